@@ -1,0 +1,180 @@
+"""Admit? The one decision on every arrival, in one fixed order, made at once.
+
+======  ================================================  ==========================
+ order   if                                                then
+======  ================================================  ==========================
+ 1       shutting down                                     503 ``draining``
+ 2       no worker is ready                                503 ``model_loading``
+ 3       the breaker is open                               503 ``circuit_open``
+ 4       a worker is idle and the queue is empty           admit, always
+ 5       the queue has no room (items or bytes)            503 ``queue_full``
+ 6       predicted wait > wait cap                         503 ``overloaded``
+ 7       a list's own estimate > wait cap, default
+         deadline                                          413 with the items that fit
+ 8       predicted finish > own deadline                   504 ``deadline_too_short`` if a
+                                                           measured idle run is too long,
+                                                           else 503 ``overloaded``
+======  ================================================  ==========================
+
+Row 4 is how a wrong estimator finds out. It still needs room for all items. In row 6 the request's
+own size plays no part: long and short are refused alike.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from service.core.errors import Problem, problem
+
+RETRY_LEAST_S = 1.0
+RETRY_MOST_S = 30.0
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """One prediction request, parsed.
+
+    Attributes:
+        request_id: for logs and answers.
+        inputs: the texts, in order.
+        parameters: JSON bytes of an object, checked by the task.
+        is_list: whether the client sent a list (also of one).
+        nbytes: bytes of the body.
+        headers_at, body_at: when headers and body were complete, seconds of the one clock.
+        timeout_s: the deadline that the client named (the smaller of its headers), else ``None``.
+        rehearse: the fault to act out, only in rehearsal mode.
+    """
+
+    request_id: str
+    inputs: tuple[str, ...]
+    parameters: bytes
+    is_list: bool
+    nbytes: int
+    headers_at: float
+    body_at: float
+    timeout_s: float | None
+    rehearse: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The state of queue and workers at the moment of an arrival.
+
+    Attributes:
+        idle: a worker is idle and the queue is empty.
+        has_room: the queue has room for this request.
+        wait_s: predicted wait of whoever arrives now.
+        wait_cap_s: the cap on it.
+        spread: a random factor from 1 to 2, so that refused clients do not come back together.
+    """
+
+    idle: bool
+    has_room: bool
+    wait_s: float
+    wait_cap_s: float
+    spread: float
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """What a parsed request would cost.
+
+    Attributes:
+        items: number of inputs.
+        own_s: estimated model time of its own.
+        remaining_s: what is left of its deadline.
+        named: whether the client named the deadline.
+        is_list: whether it is a list.
+        measured: whether the estimate rests on enough real batches.
+    """
+
+    items: int
+    own_s: float
+    remaining_s: float
+    named: bool
+    is_list: bool
+    measured: bool
+
+
+def rest_of_batch(now: float, estimated_end: float) -> float:
+    """Seconds until a running batch ends.
+
+    An overdue batch counts as busy for as long again as it is overdue, or a stall is never seen.
+    """
+    return max(estimated_end - now, now - estimated_end)
+
+
+def predicted_wait(rests: Iterable[float], line_s: float, prepare_s: float) -> float:
+    """Predicted wait of whoever arrives now.
+
+    Args:
+        rests: for each ready worker, seconds until it is free.
+        line_s: model time of everything in the queue.
+        prepare_s: time until the newest item is prepared.
+    """
+    free = list(rests)
+    if not free:
+        return math.inf
+    return min(free) + line_s / len(free) + prepare_s
+
+
+def retry_after(wait_s: float, wait_cap_s: float, spread: float) -> float:
+    """Seconds to tell a refused client: when the line should be short enough again."""
+    return min(max((wait_s - wait_cap_s) * spread, RETRY_LEAST_S), RETRY_MOST_S)
+
+
+def available(
+    *, draining: bool, ready_workers: int, circuit_open: bool, reload_s: float, probe_s: float
+) -> Problem | None:
+    """Rows 1 to 3: may anything be served at all?
+
+    ``reload_s`` and ``probe_s`` are what a client is told to wait for.
+    """
+    if draining:
+        return problem("draining", retry_after_s=RETRY_LEAST_S)
+    if ready_workers == 0:
+        return problem("model_loading", retry_after_s=_bounded(reload_s))
+    if circuit_open:
+        return problem("circuit_open", retry_after_s=_bounded(probe_s))
+    return None
+
+
+def gate(line: Line) -> Problem | None:
+    """Rows 4 to 6, for a request whose body is still unread."""
+    if line.idle and line.has_room:
+        return None
+    again = retry_after(line.wait_s, line.wait_cap_s, line.spread)
+    if not line.has_room:
+        return problem("queue_full", retry_after_s=again)
+    if line.wait_s > line.wait_cap_s:
+        return problem("overloaded", retry_after_s=again)
+    return None
+
+
+def decide(line: Line, size: Size) -> Problem | None:
+    """Rows 4 to 8, for a parsed request; ``None`` admits it."""
+    refusal = gate(line)
+    if refusal is not None:
+        return refusal
+    if size.is_list and not size.named and size.own_s > line.wait_cap_s and size.items > 1:
+        fits = max(1, int(size.items * line.wait_cap_s / size.own_s))
+        return problem(
+            "payload_too_large",
+            f"This list takes longer than the server plans ahead; send at most {fits} items at "
+            "once, or name a longer deadline.",
+            limit=fits,
+        )
+    if line.idle:
+        return None
+    if line.wait_s + size.own_s > size.remaining_s:
+        if size.measured and size.own_s > size.remaining_s:
+            return problem("deadline_too_short", min_timeout_ms=math.ceil(size.own_s * 1000))
+        again = retry_after(line.wait_s + size.own_s, size.remaining_s, line.spread)
+        return problem("overloaded", retry_after_s=again)
+    return None
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(seconds, RETRY_LEAST_S), RETRY_MOST_S)

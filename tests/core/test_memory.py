@@ -1,0 +1,147 @@
+"""The memory budget: half of what failed, back in sixteenths, never for ever."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from service.core.memory import (
+    FLOOR_PARTS,
+    GROW_AFTER,
+    GROW_PARTS,
+    MemoryBudget,
+    padded_units,
+)
+from tests.core.items import new_item
+
+
+def _good(budget: MemoryBudget, batches: int, padded: float = 1.0) -> None:
+    for _ in range(batches):
+        budget.good(padded)
+
+
+def test_padded_is_items_times_the_longest() -> None:
+    """A batch is as large as its longest member times its number; nothing is nothing."""
+    assert padded_units([new_item(units=3.0), new_item(units=7.0)]) == 14.0
+    assert padded_units([]) == 0.0
+
+
+def test_unlimited_at_first() -> None:
+    """Before any failure time alone bounds a batch."""
+    budget = MemoryBudget()
+    assert budget.limit(500.0) == 500.0
+    assert budget.tokens == 500.0
+    _good(budget, 10 * GROW_AFTER)
+    assert budget.limit(800.0) == 800.0
+
+
+def test_failure_halves_what_failed() -> None:
+    """The next batch is at most half as large as the one that did not fit."""
+    budget = MemoryBudget()
+    budget.limit(1000.0)
+    budget.failed(600.0)
+    assert budget.limit(1000.0) == 300.0
+    assert budget.tokens == 300.0
+
+
+def test_large_lone_failure_does_not_raise_the_budget() -> None:
+    """A lone item larger than the budget fails: half of it may be more than was allowed before."""
+    budget = MemoryBudget()
+    budget.limit(1000.0)
+    budget.failed(200.0)
+    budget.failed(900.0)
+    assert budget.limit(1000.0) == 100.0
+
+
+def test_grows_by_a_sixteenth_after_fifty_good_batches() -> None:
+    """It rises after exactly fifty good batches, by a sixteenth of the maximum."""
+    budget = MemoryBudget()
+    budget.limit(1600.0)
+    budget.failed(800.0)
+    _good(budget, GROW_AFTER - 1)
+    assert budget.limit(1600.0) == 400.0
+    _good(budget, 1)
+    assert budget.limit(1600.0) == 500.0
+
+
+def test_failure_starts_the_count_anew() -> None:
+    """Good batches before a failure do not help the budget up after it."""
+    budget = MemoryBudget()
+    budget.limit(1600.0)
+    budget.failed(800.0)
+    _good(budget, GROW_AFTER - 1)
+    budget.failed(400.0)
+    _good(budget, GROW_AFTER - 1)
+    assert budget.limit(1600.0) == 200.0
+
+
+def test_slow_phase_does_not_end_the_bound_early() -> None:
+    """A small maximum, while the device is slow, does not make it forget what failed."""
+    budget = MemoryBudget()
+    budget.limit(1600.0)
+    budget.failed(1600.0)
+    assert budget.limit(100.0) == 100.0
+    _good(budget, GROW_AFTER)
+    assert budget.limit(1600.0) == 900.0
+
+
+@given(failures=st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20))
+def test_comes_back_within_the_promised_batches(failures: list[float]) -> None:
+    """After any failures, 800 good batches make it unlimited again: nothing is lost for ever."""
+    budget = MemoryBudget()
+    budget.limit(1e6)
+    for padded in failures:
+        budget.failed(padded)
+    _good(budget, GROW_AFTER * GROW_PARTS)
+    assert budget.limit(1e6) == 1e6
+    assert budget.limit(1e9) == 1e9
+
+
+@given(
+    maximum=st.floats(1.0, 1e6),
+    events=st.lists(st.tuples(st.booleans(), st.floats(0.1, 1e6)), max_size=60),
+)
+def test_stays_in_its_bounds(maximum: float, events: list[tuple[bool, float]]) -> None:
+    """Never over the maximum nor under a thirty-second of it; a failure never raises it.
+
+    Until fifty good batches have passed it is at most half of the size that failed last.
+    """
+    budget = MemoryBudget()
+    floor = maximum / FLOOR_PARTS
+    good, most = 0, maximum
+    for ok, padded in events:
+        before = budget.limit(maximum)
+        if ok:
+            budget.good(padded)
+            good += 1
+        else:
+            budget.failed(padded)
+            good, most = 0, max(padded / 2, floor)
+        after = budget.limit(maximum)
+        assert floor <= after <= maximum
+        assert ok or after <= before
+        assert good >= GROW_AFTER or after <= most
+
+
+@pytest.mark.parametrize("unlimited", [True, False])
+def test_fitted_sizes_are_remembered_without_growth(unlimited: bool) -> None:
+    """What the warm-up proved counts as having fitted, but is no good batch."""
+    budget = MemoryBudget()
+    budget.limit(1600.0)
+    if not unlimited:
+        budget.failed(800.0)
+    before = budget.limit(1600.0)
+    for size in [*range(GROW_AFTER), 77, 3]:
+        budget.fitted(float(size))
+    assert budget.largest_good == 77.0
+    assert budget.limit(1600.0) == before
+
+
+def test_failure_before_any_maximum_is_its_own_maximum() -> None:
+    """A failure before anybody asked for the limit still leaves room to grow."""
+    budget = MemoryBudget()
+    budget.failed(160.0)
+    assert budget.tokens == 80.0
+    _good(budget, GROW_AFTER)
+    assert budget.tokens == 90.0
