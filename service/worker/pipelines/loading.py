@@ -1,0 +1,137 @@
+"""Model and tokenizer from a folder, or one sentence that says why not.
+
+Laws
+- safetensors only, ``trust_remote_code`` only as given, never the network.
+- A model whose weights do not hold what the task needs is refused: the library would fill the
+  gaps with random numbers and answer nonsense.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer
+
+from service.worker.faults import kind_of
+from service.worker.interface import CannotLoad, Foreign
+from service.worker.pipelines.folder import check_folder
+from service.worker.wire import Load
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A model on the CPU, its tokenizer, and the device that it is meant for."""
+
+    model: Foreign
+    tokenizer: Foreign
+    device: torch.device
+
+
+def load_model(load: Load, folder: Path, auto_class: Foreign) -> Loaded:
+    """Load what ``auto_class`` makes of the folder.
+
+    Raises:
+        CannotLoad: the device is missing, the files are broken or do not fit the task.
+        MemoryError, torch.OutOfMemoryError: no memory for it.
+    """
+    torch.set_num_threads(max(1, load.torch_threads))
+    if torch.get_num_interop_threads() != 1:
+        torch.set_num_interop_threads(1)
+    device = _device(load.device)
+    raw = check_folder(folder)
+    options = {"trust_remote_code": load.trust_remote_code, "local_files_only": True}
+    with _named("model_broken", "The model's config.json fits no known architecture."):
+        _check_remote_code(raw, load)
+        config = AutoConfig.from_pretrained(folder, **options)
+    _check_task(config, raw, auto_class)
+    with _named("model_broken", "The model's tokenizer cannot be read."):
+        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+    with _named(
+        "model_broken", "The model's weights cannot be read or do not fit its config.json."
+    ):
+        model, info = auto_class.from_pretrained(
+            folder,
+            config=config,
+            dtype=_dtype(load.dtype, device),
+            use_safetensors=True,
+            output_loading_info=True,
+            **options,
+        )
+    if info["missing_keys"] or info["mismatched_keys"]:
+        raise _incomplete(raw, auto_class)
+    return Loaded(model.eval(), tokenizer, device)
+
+
+@contextmanager
+def _named(reason: str, message: str) -> Iterator[None]:
+    """Give whatever the libraries raise inside a reason; running out of memory keeps its own."""
+    try:
+        yield
+    except CannotLoad:
+        raise
+    except Exception as error:
+        # Foreign code that raises anything from KeyError to its own classes.
+        if kind_of(error, lambda: True) == "oom":
+            raise
+        raise CannotLoad(reason, message) from error
+
+
+def _device(name: str) -> torch.device:
+    if name == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise CannotLoad("no_device", "The device setting names no device.") from error
+    missing = CannotLoad("no_device", "This machine has no such device.")
+    if device.type == "cpu":
+        return device
+    backend: Foreign = getattr(torch, device.type, None)
+    if not hasattr(backend, "is_available") or not backend.is_available():
+        raise missing
+    if (device.index or 0) >= backend.device_count():
+        raise missing
+    return device
+
+
+def _dtype(name: str, device: torch.device) -> torch.dtype | str:
+    # Half precision is slow and partly missing on CPUs; a device takes what the checkpoint has.
+    if name == "auto":
+        return torch.float32 if device.type == "cpu" else "auto"
+    dtype = getattr(torch, name, None)
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise CannotLoad("error", "The dtype setting names no floating-point type.")
+    return dtype
+
+
+def _check_remote_code(raw: dict[str, Any], load: Load) -> None:
+    if load.trust_remote_code or not raw.get("auto_map"):
+        return
+    if raw.get("model_type") not in CONFIG_MAPPING:
+        raise CannotLoad(
+            "remote_code",
+            "The model brings its own code; set trust_remote_code if you trust it.",
+        )
+
+
+def _check_task(config: Foreign, raw: dict[str, Any], auto_class: Foreign) -> None:
+    auto_map = raw.get("auto_map")
+    own_code = isinstance(auto_map, dict) and auto_class.__name__ in auto_map
+    # The library offers no public way to ask which architectures an auto class takes.
+    if type(config) not in auto_class._model_mapping and not own_code:  # noqa: SLF001
+        raise CannotLoad("wrong_task", "The model's architecture does not fit the task.")
+
+
+def _incomplete(raw: dict[str, Any], auto_class: Foreign) -> CannotLoad:
+    fitting: set[str] = set()
+    for classes in auto_class._model_mapping.values():  # noqa: SLF001 - as above
+        group = classes if isinstance(classes, tuple) else (classes,)
+        fitting.update(cls.__name__ for cls in group)
+    if fitting.isdisjoint(raw.get("architectures") or ()):
+        return CannotLoad("wrong_task", "The model was made for another task.")
+    return CannotLoad("model_broken", "The model's weights lack parts that the task needs.")

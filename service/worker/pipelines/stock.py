@@ -1,0 +1,239 @@
+"""A stock Transformers text pipeline, taken apart so that items of many requests share a forward.
+
+The stock call is preprocess, forward, postprocess for one input after the other. Here preprocess
+runs ahead in the prepare thread, items are padded together by the library's own collate function,
+one forward serves them all, and postprocess sees each item's own rows, cut to its own length: it
+gets what it would have got alone.
+
+Laws
+- A subclass adds what the task's own ``__call__`` does and its preparing; nothing else.
+- Without a pad token, or without an attention mask to hide padding, items run one at a time.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import PurePath
+from statistics import median
+from time import perf_counter
+from typing import Any
+
+import torch
+from transformers.pipelines.base import pad_collate_fn
+
+from service.tasks import Task
+from service.worker.interface import Answer, DeviceBytes, Foreign, Mismatch, PreparedInput
+from service.worker.pipelines.warmup import (
+    MAX_FIT_UNITS,
+    SAMPLE_TEXT,
+    fit_cost,
+    fit_sizes,
+    length_limit,
+    prove_length,
+)
+from service.worker.wire import Facts, Load
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Payload:
+    """What the model gets for one input, and what postprocess gets.
+
+    Attributes:
+        tensors: by the model's argument name, each of shape (1, length, ...).
+        length: tokens.
+        post: postprocess parameters.
+    """
+
+    tensors: Mapping[str, torch.Tensor]
+    length: int
+    post: Mapping[str, Any]
+
+
+class StockPipeline:
+    """Base of every pipeline that is built round a stock one.
+
+    Args:
+        load: as it came in LOAD.
+        task: its entry.
+        pipe: the stock pipeline, on its device.
+    """
+
+    def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
+        self.pipe = pipe
+        self.task = task
+        self.prepare_tokenizer = copy.deepcopy(pipe.tokenizer)
+        self.mask_token = ""
+        self.max_tokens = 0
+        self.vocab_size = 0
+        self.cost_unit_s = 0.0
+        self._load = load
+        self._left = pipe.tokenizer.padding_side == "left"
+        self.batchable = (
+            pipe.tokenizer.pad_token_id is not None
+            and "attention_mask" in pipe.tokenizer.model_input_names
+        )
+        self._collate = pad_collate_fn(pipe.tokenizer, None) if self.batchable else None
+        self._facts: Facts | None = None
+
+    # -- for subclasses --------------------------------------------------------------------------
+
+    def prepare(self, inputs: str, media: bytes, parameters: Mapping[str, Any]) -> PreparedInput:
+        """As in the protocol."""
+        raise NotImplementedError
+
+    def text(self, template: str) -> str:
+        """An example of the task's entry as a real input."""
+        return template
+
+    def learn(self, outputs: Foreign) -> None:
+        """Take facts from the outputs of a first forward."""
+
+    # -- the protocol ----------------------------------------------------------------------------
+
+    @property
+    def facts(self) -> Facts:
+        """What the warm-up found.
+
+        Raises:
+            RuntimeError: asked before :meth:`warm_up`.
+        """
+        if self._facts is None:
+            raise RuntimeError("not warmed up")
+        return self._facts
+
+    def run(self, items: Sequence[PreparedInput]) -> list[Any]:
+        """One forward for all, then postprocess for each."""
+        if not self.batchable and len(items) > 1:
+            return [answer for item in items for answer in self.run([item])]
+        payloads: list[Payload] = [item.payload for item in items]
+        with torch.inference_mode():
+            outputs = self.forward(payloads)
+            return [
+                self.pipe.postprocess(self._own_rows(outputs, index, payload), **payload.post)
+                for index, payload in enumerate(payloads)
+            ]
+
+    def canary(self) -> Answer:
+        """The self-test's answer."""
+        return self.run([self.prepare(self.text(self.task.canary), b"", {})])[0]
+
+    def release(self) -> None:
+        """Empty the device's cache; a device that is lost has none."""
+        if self.pipe.device.type == "cuda":
+            try:
+                torch.cuda.empty_cache()
+            except RuntimeError:
+                return
+
+    def device_works(self) -> bool:
+        """Whether one small sum comes back right."""
+        if self.pipe.device.type == "cpu":
+            return True
+        try:
+            return bool(torch.ones(2, device=self.pipe.device).sum().item() == 2)  # noqa: PLR2004
+        except RuntimeError:
+            return False
+
+    def device_bytes(self) -> DeviceBytes:
+        """As the caching allocator counts them."""
+        device = self.pipe.device
+        if device.type != "cuda":
+            return DeviceBytes()
+        return DeviceBytes(
+            allocated=torch.cuda.memory_allocated(device),
+            reserved=torch.cuda.memory_reserved(device),
+            total=torch.cuda.get_device_properties(device).total_memory,
+        )
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def forward(self, payloads: Sequence[Payload]) -> Foreign:
+        """Pad, run the model, bring its outputs to the CPU.
+
+        Raises:
+            Mismatch: the model gave another number of rows.
+        """
+        tensors = [dict(payload.tensors) for payload in payloads]
+        inputs = tensors[0] if self._collate is None else self._collate(tensors)
+        outputs = self.pipe.forward(inputs)
+        for value in outputs.values():
+            if isinstance(value, torch.Tensor) and value.ndim and len(value) != len(payloads):
+                raise Mismatch(len(value), len(payloads))
+        return outputs
+
+    def _own_rows(self, outputs: Foreign, index: int, payload: Payload) -> dict[str, Any]:
+        """What the stock forward would have given for this item alone."""
+        padded = outputs["input_ids"].shape[1]
+        own = slice(padded - payload.length, None) if self._left else slice(payload.length)
+        rows: dict[str, Any] = {}
+        for name, value in outputs.items():
+            if isinstance(value, torch.Tensor):
+                row = value[index : index + 1]
+                if row.ndim > 1 and row.shape[1] == padded:
+                    row = row[:, own]
+                rows[name] = row
+        return rows
+
+    def warm_up(self) -> None:
+        """Run the example, prove the longest input, fit the cost, note the facts."""
+        tokenizer = self.pipe.tokenizer
+        self.max_tokens = length_limit(self.pipe.model, tokenizer)
+        example = self.prepare(self.text(self.task.example), b"", {})
+        payload: Payload = example.payload
+        with torch.inference_mode():
+            self.learn(self.forward([payload]))
+
+            def run_at(length: int) -> None:
+                self.forward([_stretched(payload, length)])
+
+            self.max_tokens = prove_length(run_at, self.max_tokens, payload.length)
+
+        def run_batch(items: int, length: int) -> None:
+            item = PreparedInput(length, 0, _stretched(payload, length))
+            self.run([item] * items)
+
+        most = self._load.batch_tokens_hint or MAX_FIT_UNITS
+        sizes = fit_sizes(payload.length, self.max_tokens, most, batchable=self.batchable)
+        fixed_s, self.cost_unit_s = fit_cost(run_batch, sizes)
+        units_per_char, prepare_s_per_char = self._measure_preparing()
+        self._facts = Facts(
+            task=self.task.name,
+            model=PurePath(self._load.model).name,
+            device=str(self.pipe.device),
+            dtype=str(self.pipe.model.dtype).removeprefix("torch."),
+            mask_token=self.mask_token,
+            max_tokens=self.max_tokens,
+            vocab_size=self.vocab_size,
+            batchable=self.batchable,
+            cost_fixed_s=fixed_s,
+            cost_unit_s=self.cost_unit_s,
+            typical_units=payload.length,
+            units_per_char=units_per_char,
+            prepare_s_per_char=prepare_s_per_char,
+            load_s=0.0,
+            torch_threads=torch.get_num_threads(),
+        )
+
+    def _measure_preparing(self) -> tuple[float, float]:
+        text = SAMPLE_TEXT
+        times: list[float] = []
+        units = 0
+        for _ in range(5):
+            started = perf_counter()
+            units = len(self.prepare_tokenizer(text)["input_ids"])
+            times.append(perf_counter() - started)
+        return units / len(text), median(times) / len(text)
+
+
+def _stretched(payload: Payload, length: int) -> Payload:
+    """The same input, its second token repeated until it is ``length`` tokens long."""
+    more = length - payload.length
+    if more <= 0:
+        return payload
+    tensors = {
+        name: torch.cat([value[:, :1], value[:, 1:2].expand(-1, more + 1), value[:, 2:]], dim=1)
+        for name, value in payload.tensors.items()
+    }
+    return Payload(tensors, length, payload.post)
