@@ -1,0 +1,285 @@
+"""The crew: the workers' lives, and the items they prepare.
+
+It hears every worker (``WorkerEvents``): ready, failed, prepared, unfit, lost. What comes back from
+a batch goes on to ``returns``.
+
+Laws
+- A lost worker loses nothing that waits: what it prepared is only a cache, and what it was
+  preparing goes to another worker, or waits for the next one that is ready.
+- What it *ran* gets 503 ``worker_lost`` at once; what waits stays if its deadline is later than the
+  learned reload time, else it gets 503 ``model_loading`` at once.
+- Members of a batch that killed a worker become suspects, unless the kill is no evidence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from service import __version__
+from service.core.cost import Cost
+from service.core.errors import problem
+from service.core.item import Item, ItemState
+from service.core.lifecycle import CrashLoop
+from service.core.limits import derive
+from service.core.suspects import Suspects
+from service.dispatcher.pool import Pool
+from service.dispatcher.returns import Returns
+from service.dispatcher.slots import Plan, Slot, refusal_of, retire, ticket_of, wire_item
+from service.logs import get_log
+from service.metrics import Metrics
+from service.settings import Settings
+from service.worker.wire import (
+    Facts,
+    Failed,
+    Fault,
+    FromWorker,
+    Prepared,
+    Probed,
+    Ready,
+    Result,
+    Sample,
+    Unfit,
+)
+from service.workers import Loss, Worker, WorkerFactory
+
+EXIT_CONFIG = 2
+EXIT_MODEL = 3
+EXIT_CRASH_LOOP = 4
+
+FIRST_RELOAD_S = 5.0
+"""What a client is told before any load was measured."""
+
+
+class Crew:
+    """Every worker of the service.
+
+    Args:
+        settings: the settings in force.
+        pool, returns: the rooms next door.
+        metrics: where lives and samples are counted.
+        clock: the one clock.
+        crash_loop: counts deaths.
+        suspects: inputs that were running when a worker was killed.
+        on_fatal: called with an exit code when the process must give up.
+    """
+
+    def __init__(
+        self,
+        *,
+        settings: Settings,
+        pool: Pool,
+        returns: Returns,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        crash_loop: CrashLoop,
+        suspects: Suspects,
+        on_fatal: Callable[[int], None],
+    ) -> None:
+        self.facts: Facts | None = None
+        self.failed = False
+        self.reload_s = FIRST_RELOAD_S
+        self._settings = settings
+        self._pool = pool
+        self._queue = pool.queue
+        self._returns = returns
+        self._metrics = metrics
+        self._clock = clock
+        self._crash_loop = crash_loop
+        self._suspects = suspects
+        self._on_fatal = on_fatal
+        self._absent_since: dict[int, float] = {}
+
+    def start(self, factory: WorkerFactory, workers: int) -> None:
+        """Start that many workers; returns at once."""
+        now = self._clock()
+        for index in range(workers):
+            worker = factory(index, self)
+            self._pool.slots.append(Slot(worker))
+            self._absent_since[index] = now
+        for slot in self._pool.slots:
+            slot.worker.start()
+
+    async def stop(self) -> None:
+        """End every worker for good."""
+        for slot in self._pool.slots:
+            slot.unwatch()
+            await slot.worker.stop()
+
+    def reload_left_s(self, now: float) -> float:
+        """Predicted seconds until the next worker is ready."""
+        if not self._absent_since:
+            return 0.0
+        return max(0.0, min(self._absent_since.values()) + self.reload_s - now)
+
+    # ------------------------------------------------------------------ preparing
+
+    def prepare(self, item: Item) -> None:
+        """Have the item tokenised by the worker with the shortest line."""
+        ready = self._pool.ready_slots()
+        if ready:  # else it waits for the next worker that is ready
+            slot = min(ready, key=lambda slot: len(slot.preparing))
+            slot.preparing[item.id] = item
+            slot.worker.prepare(wire_item(item))
+
+    def forget(self, ids: Sequence[int]) -> None:
+        """These items left the queue without being run."""
+        for slot in self._pool.ready_slots():
+            for item_id in ids:
+                slot.preparing.pop(item_id, None)
+            slot.worker.drop(ids)
+
+    def _prepared(self, slot: Slot, frame: Prepared) -> None:
+        item = slot.preparing.pop(frame.id, None)
+        if item is None or item.state is not ItemState.PREPARING:
+            slot.worker.drop([frame.id])
+            return
+        if self._pool.plan is not None:
+            self._pool.plan.cost.learn_item(len(item.inputs), frame.units, frame.seconds)
+        self._metrics.stage_seconds("prepare", self._clock() - item.arrived)
+        self._queue.prepared(item, float(frame.units), frame.key)
+        self._pool.feed()
+
+    def _unfit(self, slot: Slot, frame: Unfit) -> None:
+        item = slot.preparing.pop(frame.id, None)
+        if item is None or item.state is not ItemState.PREPARING:
+            return
+        ticket = ticket_of(item)
+        if frame.code == "invalid_input":
+            refusal = refusal_of(frame.code, ticket.pointer(item), frame.message, frame.limit)
+        else:
+            refusal = problem("model_error")
+            trace = frame.trace
+            get_log().error(
+                "model.error",
+                id=ticket.ask.request_id,
+                reason="prepare",
+                **({"error": trace.error, "frames": trace.frames} if trace else {}),
+            )
+        ticket.refuse(refusal, item)
+        self._pool.feed()
+
+    # ------------------------------------------------------------------ WorkerEvents
+
+    def received(self, worker: Worker, frame: FromWorker) -> None:
+        """A frame arrived."""
+        slot = self._pool.slot_of(worker)
+        match frame:
+            case Prepared():
+                self._prepared(slot, frame)
+            case Unfit():
+                self._unfit(slot, frame)
+            case Result():
+                self._returns.result(slot, frame)
+            case Fault():
+                self._returns.fault(slot, frame)
+            case Probed():
+                self._returns.probed(slot, frame)
+            case Ready():
+                self._ready(slot, frame.facts)
+            case Failed():
+                self._load_failed(worker, frame)
+            case Sample():
+                device = (
+                    frame.device_allocated_bytes,
+                    frame.device_reserved_bytes,
+                    frame.device_total_bytes,
+                )
+                self._metrics.worker_sample(worker.index, frame.rss_bytes, frame.cpu_s, device)
+
+    def lost(self, worker: Worker, reason: Loss, *, evidence: bool) -> None:
+        """The process is gone; ``evidence``: what it ran may have killed it."""
+        now = self._clock()
+        slot = self._pool.slot_of(worker)
+        self._metrics.worker_restart(reason.value)
+        self._metrics.worker_gone(worker.index)
+        self._absent_since[worker.index] = now
+        owed, ran = self._pool.vacate(slot)
+        get_log().error(
+            "worker.lost", worker=worker.index, reason=reason.value, items=len(owed), last=len(ran)
+        )
+        if evidence and ran:
+            self._suspects.killed([item.fingerprint for item in ran], now)
+        for item in owed:
+            ticket_of(item).refuse(problem("worker_lost", retry_after_s=self.reload_s), item)
+            retire(item)
+        if not self._pool.ready_slots():
+            if reason is Loss.DEVICE_LOST:
+                self._pool.circuit.device_lost(now)
+            self._send_away(now)
+        if self._crash_loop.death(now):
+            self._give_up(EXIT_CRASH_LOOP, "worker.crash_loop")
+        self._prepare_rest()
+        self._pool.feed()
+
+    def _ready(self, slot: Slot, facts: Facts) -> None:
+        now = self._clock()
+        since = self._absent_since.pop(slot.worker.index, now)
+        self.reload_s = max(now - since, 0.1)
+        self._metrics.model_loaded(facts.load_s)
+        self._metrics.build_info(
+            version=__version__, task=facts.task, model=facts.model, device=facts.device
+        )
+        if self._pool.plan is None:
+            self._pool.plan = _plan(self._settings, facts)
+        self.facts = facts
+        self._pool.budget.fitted(float(facts.max_tokens))
+        get_log().info(
+            "worker.ready",
+            worker=slot.worker.index,
+            pid=slot.worker.pid,
+            device=facts.device,
+            torch_threads=facts.torch_threads,
+            max_tokens=facts.max_tokens,
+            load_s=round(facts.load_s, 3),
+        )
+        self._pool.circuit.worker_ready(now)
+        self._prepare_rest()
+        self._pool.feed()
+
+    def _load_failed(self, worker: Worker, frame: Failed) -> None:
+        trace = frame.trace
+        get_log().error(
+            "worker.failed",
+            worker=worker.index,
+            reason=frame.reason,
+            message=frame.message,
+            **({"error": trace.error, "frames": trace.frames} if trace else {}),
+        )
+        if self.facts is None:
+            code = EXIT_CONFIG if frame.reason == "no_device" else EXIT_MODEL
+            self._give_up(code, "model.failed")
+
+    def _give_up(self, code: int, event: str) -> None:
+        if not self.failed:
+            self.failed = True
+            get_log().critical(event, exit_code=code)
+            self._on_fatal(code)
+
+    def _send_away(self, now: float) -> None:
+        """No worker is ready: whoever cannot wait for the reload is told so at once."""
+        back = now + self.reload_s
+        for item in list(self._queue):
+            if item.deadline <= back:
+                ticket_of(item).refuse(problem("model_loading", retry_after_s=self.reload_s))
+
+    def _prepare_rest(self) -> None:
+        """Items that nobody prepares (their worker is gone) go to one that is ready."""
+        if self._pool.ready_slots():
+            held = {item_id for slot in self._pool.slots for item_id in slot.preparing}
+            for item in list(self._queue):
+                if item.state is ItemState.PREPARING and item.id not in held:
+                    self.prepare(item)
+
+
+def _plan(settings: Settings, facts: Facts) -> Plan:
+    cost = Cost(
+        facts.cost_fixed_s, facts.cost_unit_s, facts.units_per_char, facts.prepare_s_per_char
+    )
+    limits = derive(
+        settings.limit_settings,
+        fixed_s=cost.fixed_s,
+        unit_s=cost.unit_s,
+        typical_units=float(facts.typical_units),
+        max_tokens=facts.max_tokens,
+    )
+    return Plan(cost, limits, facts.batchable)

@@ -1,0 +1,166 @@
+"""The intake: an arrival is decided at once, and takes all its places or none.
+
+The order of the decision stands in ``core/admission``; this room collects the values for it.
+
+Laws
+- No await between looking and taking: a burst of N + k gives exactly k refusals.
+- A client's own deadline starts at its headers; the server's default starts when the body is
+  complete. A client can only tighten what ``max_deadline_ms`` allows.
+- Inputs are remembered only as keyed hashes (suspects and poisoned inputs).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Callable
+from hashlib import blake2b
+from itertools import count
+
+from service.core import admission
+from service.core.admission import Ask, Line, Size
+from service.core.errors import Problem, Refused, problem
+from service.core.item import Item
+from service.core.limits import Limits
+from service.core.queue import BoundedQueue
+from service.core.suspects import Suspects
+from service.dispatcher.crew import Crew
+from service.dispatcher.pool import Pool
+from service.dispatcher.tickets import Ticket
+
+
+class Intake:
+    """Admission, with the values of the moment.
+
+    Args:
+        queue: where admitted items take their places.
+        pool: the workers' seats.
+        crew: who prepares items, and who knows when a worker comes back.
+        suspects: inputs that were running when a worker was killed.
+        clock: the one clock.
+        on_end: called once at the end of each ticket.
+        on_out: called once when a ticket has ended and none of its items runs any more.
+    """
+
+    def __init__(
+        self,
+        *,
+        queue: BoundedQueue,
+        pool: Pool,
+        crew: Crew,
+        suspects: Suspects,
+        clock: Callable[[], float],
+        on_end: Callable[[Ticket], None],
+        on_out: Callable[[Ticket], None],
+    ) -> None:
+        self.refusing = False
+        self._queue = queue
+        self._pool = pool
+        self._crew = crew
+        self._suspects = suspects
+        self._clock = clock
+        self._on_end = on_end
+        self._on_out = on_out
+        self._ids = count(1)
+        self._secret = os.urandom(16)
+
+    def gate(self) -> Problem | None:
+        """Asked with the body unread: would any request be refused now?"""
+        now = self._clock()
+        return self._unavailable(now) or admission.gate(self._line(now, 1, 0))
+
+    def admit(self, ask: Ask) -> Ticket:
+        """Give a parsed request its places.
+
+        Raises:
+            Refused: with the first reason in the order of ``core/admission``.
+        """
+        now = self._clock()
+        refusal = self._unavailable(now)
+        plan = self._pool.plan
+        if refusal is not None or plan is None:
+            raise Refused(refusal or problem("model_loading"))
+        prints = [self._fingerprint(text, ask.parameters) for text in ask.inputs]
+        if any(self._suspects.is_poisoned(fingerprint, now) for fingerprint in prints):
+            raise Refused(problem("poisoned_input"))
+
+        units = [plan.cost.units(len(text)) for text in ask.inputs]
+        own_s = plan.cost.line_s(sum(units), self._pool.batch_budget())
+        deadline = _deadline(ask, own_s, plan.limits)
+        size = Size(
+            items=len(ask.inputs),
+            own_s=own_s,
+            remaining_s=deadline - now,
+            named=ask.timeout_s is not None,
+            is_list=ask.is_list,
+            measured=plan.cost.measured,
+        )
+        refusal = admission.decide(self._line(now, len(ask.inputs), ask.nbytes), size)
+        if refusal is not None:
+            raise Refused(refusal)
+
+        loop = asyncio.get_running_loop()
+        ticket = Ticket(ask, deadline - now, loop, self._on_end, self._on_out)
+        share = ask.nbytes // len(ask.inputs)
+        ticket.items = [
+            Item(
+                id=next(self._ids),
+                owner=ticket,
+                index=index,
+                inputs=text,
+                parameters=ask.parameters,
+                nbytes=share,
+                units=units[index],
+                deadline=deadline,
+                arrived=now,
+                fingerprint=prints[index],
+                alone=self._suspects.is_suspect(prints[index], now),
+                rehearse=ask.rehearse,
+            )
+            for index, text in enumerate(ask.inputs)
+        ]
+        self._queue.put(ticket.items)
+        return ticket
+
+    def predicted_wait_s(self, now: float) -> float:
+        """Predicted wait of whoever arrives now, 0 while no worker is ready."""
+        plan = self._pool.plan
+        rests = list(self._pool.rests(now))
+        if plan is None or not rests:
+            return 0.0
+        line_s = plan.cost.line_s(self._queue.units, self._pool.batch_budget())
+        oldest = self._queue.oldest()
+        prepare_s = plan.cost.prepare_s(len(oldest.inputs)) if oldest else 0.0
+        return admission.predicted_wait(rests, line_s, prepare_s)
+
+    def _unavailable(self, now: float) -> Problem | None:
+        return admission.available(
+            draining=self.refusing,
+            ready_workers=len(self._pool.ready_slots()),
+            circuit_open=self._pool.circuit.open,
+            reload_s=self._crew.reload_left_s(now),
+            probe_s=self._pool.circuit.retry_after_s(now),
+        )
+
+    def _line(self, now: float, items: int, nbytes: int) -> Line:
+        plan = self._pool.plan
+        return Line(
+            idle=not len(self._queue) and any(slot.idle for slot in self._pool.slots),
+            has_room=self._queue.has_room(items, nbytes),
+            wait_s=self.predicted_wait_s(now),
+            wait_cap_s=plan.limits.wait_cap_s if plan else 0.0,
+            spread=random.uniform(1.0, 2.0),  # noqa: S311  spreads retries, nothing is secret
+        )
+
+    def _fingerprint(self, text: str, parameters: bytes) -> bytes:
+        digest = blake2b(text.encode(), key=self._secret, digest_size=16)
+        digest.update(parameters)
+        return digest.digest()
+
+
+def _deadline(ask: Ask, own_s: float, limits: Limits) -> float:
+    if ask.timeout_s is not None:
+        return ask.headers_at + min(ask.timeout_s, limits.max_deadline_s)
+    allowance = limits.deadline_s + (2 * own_s if ask.is_list else 0.0)
+    return ask.body_at + min(allowance, limits.max_deadline_s)

@@ -1,0 +1,184 @@
+"""The pool: every worker's seat, and what each one runs next.
+
+A slot runs one thing at a time: a batch, or a canary. What is next is the core's decision: the
+steps of a recovery first, then a canary that is due, then the next batch from the queue.
+
+Laws
+- A worker that is free and has something to do starts it in the same step of the loop: no timer.
+- A batch is watched: past its limit the worker is killed, and the loss ends its items.
+- Whoever leaves the queue into a batch stands in ``Slot.members`` until it has its end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from itertools import count
+
+from service.core.admission import rest_of_batch
+from service.core.batching import LOOK_AHEAD, pick
+from service.core.errors import Stage, problem
+from service.core.isolation import CanaryStep, RunStep
+from service.core.item import Item, ItemState
+from service.core.memory import MemoryBudget, padded_units
+from service.core.queue import BoundedQueue
+from service.dispatcher.circuit import Circuit
+from service.dispatcher.slots import Batch, Plan, Slot, ticket_of, wire_item
+from service.metrics import Metrics
+from service.workers import Loss, Worker
+
+
+class Pool:
+    """Every slot, and the rules that feed it.
+
+    Args:
+        queue: where work waits.
+        metrics: where waits and gaps are counted.
+        clock: the one clock.
+        on_step: called after every change, so that the fill is accounted.
+
+    Attributes:
+        queue: where work waits.
+        slots: one for each worker, by its index.
+        plan: costs and limits, once the first worker is ready.
+        budget: the memory budget.
+        circuit: the breaker; set right after construction, since each needs the other.
+    """
+
+    circuit: Circuit
+
+    def __init__(
+        self,
+        queue: BoundedQueue,
+        metrics: Metrics,
+        clock: Callable[[], float],
+        on_step: Callable[[], None],
+    ) -> None:
+        self.slots: list[Slot] = []
+        self.plan: Plan | None = None
+        self.budget = MemoryBudget()
+        self.queue = queue
+        self._metrics = metrics
+        self._clock = clock
+        self._on_step = on_step
+        self._ids = count(1)
+
+    def ready_slots(self) -> list[Slot]:
+        """Slots whose worker is ready."""
+        return [slot for slot in self.slots if slot.ready]
+
+    def slot_of(self, worker: Worker) -> Slot:
+        """The seat of ``worker``."""
+        return self.slots[worker.index]
+
+    def rests(self, now: float) -> Iterator[float]:
+        """For each ready worker, the predicted seconds until it is free."""
+        for slot in self.ready_slots():
+            batch = slot.batch
+            yield rest_of_batch(now, batch.started + batch.predicted_s) if batch else 0.0
+
+    def batch_budget(self) -> float:
+        """Most padded units of a batch: the smaller of the time's and the memory's."""
+        if self.plan is None:
+            return 0.0
+        return self.budget.limit(self.plan.cost.padded_within(self.plan.limits.batch_s))
+
+    def feed(self) -> None:
+        """Give every free worker its next step."""
+        for slot in self.slots:
+            self._feed(slot)
+        self._on_step()
+
+    def _feed(self, slot: Slot) -> None:
+        if not slot.ready or slot.batch is not None or slot.probe is not None:
+            return
+        if slot.recovery is not None:
+            step = slot.recovery.next_step()
+            if isinstance(step, RunStep):
+                self._run(slot, step.items)
+                return
+            if isinstance(step, CanaryStep):
+                self._probe(slot)
+                return
+            slot.settle()
+        if self.circuit.due:
+            self.circuit.sent(self._clock())
+            self._probe(slot)
+        elif not self.circuit.open:
+            self._next_batch(slot)
+
+    def _next_batch(self, slot: Slot) -> None:
+        items: tuple[Item, ...] = ()
+        while not items:
+            waiting = self.queue.waiting(LOOK_AHEAD + 1)
+            if self.plan is None or not waiting:
+                slot.hungry_since = None
+                return
+            now = self._clock()
+            choice = pick(
+                waiting,
+                now,
+                cost=self.plan.cost,
+                budget=self.batch_budget(),
+                most=self.circuit.batch_limit if self.plan.batchable else 1,
+                others=len(self.queue) - len(waiting),
+            )
+            for item in choice.doomed:
+                ticket_of(item).refuse(problem("deadline_exceeded", stage=Stage.QUEUED), item)
+            # A doomed item may have taken the rest of its list with it.
+            items = tuple(item for item in choice.items if item in self.queue)
+        if slot.hungry_since is not None:
+            self._metrics.batch_gap(now - slot.hungry_since)
+            slot.hungry_since = None
+        for item in items:
+            self._metrics.queue_wait(self.queue.start(item, now))
+        slot.members = items
+        slot.generation = self.circuit.generation
+        self._run(slot, items)
+
+    def _run(self, slot: Slot, items: tuple[Item, ...]) -> None:
+        if self.plan is None:
+            raise RuntimeError("a batch before the first worker was ready")
+        padded = padded_units(items)
+        predicted = self.plan.cost.batch_s(padded)
+        slot.batch = Batch(next(self._ids), items, predicted, self._clock())
+        self._watch(slot, self.plan.limits.watchdog(predicted))
+        slot.worker.run(slot.batch.id, [wire_item(item) for item in items])
+
+    def _probe(self, slot: Slot) -> None:
+        slot.probe = next(self._ids)
+        if self.plan is not None:
+            self._watch(slot, self.plan.limits.watchdog(0.0))
+        slot.worker.probe(slot.probe)
+
+    def _watch(self, slot: Slot, seconds: float) -> None:
+        slot.watch = asyncio.get_running_loop().call_later(seconds, self._hung, slot)
+
+    def _hung(self, slot: Slot) -> None:
+        slot.watch = None
+        slot.worker.kill(Loss.HUNG)
+
+    def end_batch(self, slot: Slot) -> float:
+        """What the slot ran came back; returns the time."""
+        slot.unwatch()
+        slot.batch = slot.probe = None
+        now = self._clock()
+        if self.queue.waiting(1):
+            slot.hungry_since = now
+        return now
+
+    def vacate(self, slot: Slot) -> tuple[list[Item], list[Item]]:
+        """The worker is gone: empty its seat.
+
+        Returns:
+            The items that it owed an end, and those of the batch that ran just then.
+        """
+        batch = slot.batch
+        slot.unwatch()
+        if batch is not None:
+            self._metrics.failed_batch(self._clock() - batch.started)
+        owed = [item for item in slot.members if item.state is ItemState.RUNNING]
+        slot.batch = slot.probe = slot.hungry_since = None
+        slot.preparing.clear()
+        slot.recovery, slot.members, slot.splits = None, (), 0
+        return owed, list(batch.items) if batch else []

@@ -1,0 +1,174 @@
+"""What comes back from a worker: answers, faults, verdicts of the canary.
+
+One place counts batches. What a fault leads to is decided by ``core/isolation``; this room carries
+the decision out.
+
+Laws
+- An item that ran gets exactly one end: its answer, its own error, or the loss of its worker.
+- Frames that do not belong to what the slot runs now mean a broken worker, which is killed.
+- Only batches of clients teach the cost model and the breaker; canaries teach neither.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from service.core.errors import problem
+from service.core.isolation import FaultSort, Recovery, Verdict
+from service.core.item import ItemState
+from service.core.lifecycle import CrashLoop
+from service.dispatcher.pool import Pool
+from service.dispatcher.slots import Slot, refusal_of, retire, ticket_of
+from service.logs import get_log
+from service.metrics import Metrics
+from service.worker.wire import Fault, Probed, Result, Trace
+from service.workers import Loss
+
+LOGGED_IDS = 8
+"""Most request ids in one log line of a failed batch."""
+
+
+class Returns:
+    """Reads the frames that end a step of a slot.
+
+    Args:
+        pool: the slots.
+        metrics: where batches are counted.
+        clock: the one clock.
+        crash_loop: told of good batches.
+    """
+
+    def __init__(
+        self, pool: Pool, metrics: Metrics, clock: Callable[[], float], crash_loop: CrashLoop
+    ) -> None:
+        self._pool = pool
+        self._metrics = metrics
+        self._clock = clock
+        self._crash_loop = crash_loop
+
+    def result(self, slot: Slot, frame: Result) -> None:
+        """A batch was answered."""
+        batch, plan = slot.batch, self._pool.plan
+        fits = batch is not None and (frame.batch, len(frame.outputs)) == (
+            batch.id,
+            len(batch.items),
+        )
+        if batch is None or plan is None or not fits:
+            self.broken(slot)
+            return
+        now = self._pool.end_batch(slot)
+        seconds = now - batch.started
+        self._metrics.batch(
+            items=len(batch.items),
+            seconds=seconds,
+            units=frame.units,
+            padded=frame.padded,
+            wasted_share=sum(item.abandoned for item in batch.items) / len(batch.items),
+            predicted_s=batch.predicted_s,
+        )
+        self._metrics.stage_seconds("infer", seconds)
+        plan.cost.learn_batch(frame.padded, frame.units, seconds)
+        if slot.recovery is None:
+            self._pool.budget.good(frame.padded)
+        else:
+            slot.recovery.good(batch.items)
+        for item, output in zip(batch.items, frame.outputs, strict=True):
+            retire(item)
+            ticket = ticket_of(item)
+            if output:
+                ticket.answer(item, output, seconds, len(batch.items))
+            else:
+                get_log().error("model.error", id=ticket.ask.request_id, reason="not_finite")
+                ticket.refuse(problem("model_error"), item)
+        self._crash_loop.good_batch()
+        self._pool.circuit.good_batch(now, slot.generation)
+        self._pool.feed()
+
+    def fault(self, slot: Slot, frame: Fault) -> None:
+        """A batch failed as a whole."""
+        batch = slot.batch
+        if batch is None or frame.batch != batch.id:
+            self.broken(slot)
+            return
+        now = self._pool.end_batch(slot)
+        self._metrics.failed_batch(now - batch.started)
+        get_log().warning(
+            "batch.failed",
+            worker=slot.worker.index,
+            kind=frame.kind,
+            items=len(batch.items),
+            ids=[ticket_of(item).ask.request_id for item in batch.items[:LOGGED_IDS]],
+            **_where(frame.trace),
+        )
+        if frame.kind == "device_lost":
+            slot.worker.kill(Loss.DEVICE_LOST)
+            return
+        sort = FaultSort(frame.kind)
+        if sort is FaultSort.OOM:
+            self._metrics.oom("failed" if len(batch.items) == 1 else "split")
+        if slot.recovery is None:
+            slot.recovery = Recovery(
+                batch.items,
+                sort,
+                index=frame.index,
+                message=frame.message,
+                limit=frame.limit,
+                budget=self._pool.budget,
+            )
+            verdicts = slot.recovery.verdicts
+        else:
+            verdicts = slot.recovery.failed(
+                batch.items, sort, frame.index, frame.message, frame.limit
+            )
+        self._carry_out(slot, verdicts, "oom" if sort is FaultSort.OOM else "isolate")
+        self._pool.feed()
+
+    def probed(self, slot: Slot, frame: Probed) -> None:
+        """A canary came back: of a recovery, or one that was due."""
+        if slot.probe is None or frame.probe != slot.probe:
+            self.broken(slot)
+            return
+        now = self._pool.end_batch(slot)
+        if not frame.ok:
+            get_log().error("canary.failed", worker=slot.worker.index, **_where(frame.trace))
+        restart = False
+        if slot.recovery is not None:
+            self._carry_out(slot, slot.recovery.canary(ok=frame.ok), "isolate")
+            if not frame.ok:
+                self._pool.circuit.confirmed_failure(now, slot.generation)
+        else:
+            restart = self._pool.circuit.probed(now, ok=frame.ok)
+        if frame.device_lost:
+            slot.worker.kill(Loss.DEVICE_LOST)
+        elif restart:
+            slot.worker.kill(Loss.PROBE_FAILED)
+        else:
+            self._pool.feed()
+
+    def broken(self, slot: Slot) -> None:
+        """The worker broke the protocol: whatever it says next is worth nothing."""
+        get_log().error("worker.broken", worker=slot.worker.index)
+        slot.worker.kill(Loss.CRASHED)
+
+    def _carry_out(self, slot: Slot, verdicts: list[Verdict], reason: str) -> None:
+        splits = slot.recovery.splits if slot.recovery else 0
+        if splits > slot.splits:
+            slot.splits = splits
+            self._metrics.batch_split(reason)
+            get_log().info("batch.split", worker=slot.worker.index, reason=reason)
+        for verdict in verdicts:
+            item = verdict.item
+            if item.state is not ItemState.RUNNING:
+                continue
+            retire(item)
+            ticket = ticket_of(item)
+            if verdict.code == "model_error":
+                get_log().error("model.error", id=ticket.ask.request_id, reason="raised")
+            ticket.refuse(
+                refusal_of(verdict.code, ticket.pointer(item), verdict.message, verdict.limit),
+                item,
+            )
+
+
+def _where(trace: Trace | None) -> dict[str, object]:
+    return {"error": trace.error, "frames": trace.frames} if trace else {}

@@ -1,0 +1,216 @@
+"""One worker process from its start to its end: exec, socketpair, output, exit status.
+
+``supervisor`` decides what to do about it; this room only carries it.
+
+Laws
+- Started by exec with a clean environment: no secret of the front, no open file but its socket.
+- Its input is empty; what it prints is read to the end, or it would block on a full pipe.
+- It cannot outlive the front: it dies with its parent (PR_SET_PDEATHSIG) and at end of file.
+- Whatever it sends is decoded by type; anything else is reported once as broken.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from collections.abc import Callable, Mapping, Sequence
+from typing import cast
+
+from service.logs import get_log
+from service.worker import wire
+from service.worker.wire import FromWorker, Splitter, ToWorker, WireError
+
+KEPT = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "PYTHONPATH", "HTTPS_PROXY", "NO_PROXY")
+KEPT_PREFIXES = (
+    "LC_", "HF_", "TRANSFORMERS_", "TORCH", "PYTORCH_", "CUDA_", "NVIDIA_", "LD_", "OMP_", "MKL_",
+    "KMP_", "OPENBLAS_", "MALLOC_", "XDG_", "SSL_", "COVERAGE_", "REQUESTS_",
+)  # fmt: skip
+"""What a worker may need of the environment; the front's keys and settings are not among it."""
+
+LINE_BYTES = 300
+LINES_A_SECOND = 20
+"""What is logged of a worker's output: enough to see a crash, too little to flood."""
+
+
+def environment(environ: Mapping[str, str], threads: int) -> dict[str, str]:
+    """The environment of a worker, with its threads; what the operator set himself stays."""
+    kept = {
+        name: value
+        for name, value in environ.items()
+        if name in KEPT or name.startswith(KEPT_PREFIXES)
+    }
+    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+        kept.setdefault(name, str(threads))
+    kept.setdefault("RAYON_NUM_THREADS", "1")
+    kept["TOKENIZERS_PARALLELISM"] = "false"
+    kept["HF_HUB_DISABLE_TELEMETRY"] = "1"
+    kept["PYTHONUNBUFFERED"] = "1"
+    return kept
+
+
+class WorkerProcess(asyncio.Protocol):
+    """One process.
+
+    Args:
+        on_frame: called with each frame.
+        on_broken: called once when what it sends is no frame, or it closed its socket.
+        on_exit: called once with its return code (negative: the signal).
+        index: the worker's place, for the log.
+    """
+
+    def __init__(
+        self,
+        index: int,
+        on_frame: Callable[[FromWorker], None],
+        on_broken: Callable[[], None],
+        on_exit: Callable[[int], None],
+    ) -> None:
+        self._index = index
+        self._on_frame = on_frame
+        self._on_broken = on_broken
+        self._on_exit = on_exit
+        self._splitter = Splitter()
+        self._transport: asyncio.Transport | None = None
+        self._popen: subprocess.Popen[bytes] | None = None
+        self._pidfd = -1
+        self._silent = False
+        self._output = b""
+        self._lines = 0
+        self._window = 0.0
+        self.exited = asyncio.Event()
+
+    @property
+    def pid(self) -> int | None:
+        """The process id while it runs."""
+        return self._popen.pid if self._popen and not self.exited.is_set() else None
+
+    async def start(self, command: Sequence[str], env: Mapping[str, str]) -> None:
+        """Run ``command`` with the socket's number and our process id as its last arguments.
+
+        Raises:
+            OSError: it cannot be started.
+        """
+        loop = asyncio.get_running_loop()
+        ours, theirs = socket.socketpair()
+        with theirs:
+            try:
+                # Ours, and it returns as soon as the new process has exec'ed (2 ms).
+                self._popen = subprocess.Popen(  # noqa: ASYNC220, S603
+                    [*command, str(theirs.fileno()), str(os.getpid())],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.STDOUT,
+                    env=dict(env),
+                    pass_fds=[theirs.fileno()],
+                )
+            except OSError:
+                ours.close()
+                raise
+        if self._popen.stdout is not None:
+            os.set_blocking(self._popen.stdout.fileno(), False)
+            loop.add_reader(self._popen.stdout.fileno(), self._read_output)
+        self._pidfd = os.pidfd_open(self._popen.pid)
+        loop.add_reader(self._pidfd, self._exit)
+        ours.setblocking(False)  # noqa: FBT003  the standard library's signature
+        await loop.connect_accepted_socket(lambda: self, ours)
+
+    def send(self, frame: ToWorker) -> None:
+        """Send one frame; nothing happens once the process is gone or silenced."""
+        if self._transport is not None and not self._silent:
+            self._transport.write(wire.encode(frame))
+
+    def kill(self) -> None:
+        """End it now; no frame of it is heard any more."""
+        self._silent = True
+        if self._popen is not None and not self.exited.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                self._popen.send_signal(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Close its socket: it ends by itself at end of file."""
+        self._silent = True
+        if self._transport is not None:
+            self._transport.close()
+
+    # ------------------------------------------------------------------ asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is ours."""
+        # not isinstance: uvloop's transports are no subclasses of asyncio's
+        self._transport = cast("asyncio.Transport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        """Decode what arrived."""
+        try:
+            for body in self._splitter.feed(data):
+                if self._silent:
+                    return
+                self._on_frame(wire.decode_from_worker(body))
+        except WireError:
+            self._break()
+
+    def eof_received(self) -> bool:
+        """It closed its socket; its exit follows, or it is broken."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
+        """The socket is gone: without an exit the process is worth nothing."""
+        self._transport = None
+        if not self.exited.is_set():
+            asyncio.get_running_loop().call_later(0.5, self._break)
+
+    def _break(self) -> None:
+        if not self._silent and not self.exited.is_set():
+            self._silent = True
+            self._on_broken()
+
+    # ------------------------------------------------------------------ output and exit
+
+    def _exit(self) -> None:
+        if self._popen is None:
+            return
+        code = self._popen.wait()
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._pidfd)
+        os.close(self._pidfd)
+        if self._popen.stdout is not None:
+            self._read_output()
+            loop.remove_reader(self._popen.stdout.fileno())
+            self._popen.stdout.close()
+        self._silent = True
+        self.exited.set()
+        if self._transport is not None:
+            self._transport.close()
+        self._on_exit(code)
+
+    def _read_output(self) -> None:
+        if self._popen is None or self._popen.stdout is None:
+            return
+        fd = self._popen.stdout.fileno()
+        try:
+            data = os.read(fd, 65536)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            asyncio.get_running_loop().remove_reader(fd)
+            return
+        *lines, self._output = (self._output + data).split(b"\n")
+        self._output = self._output[-LINE_BYTES:]
+        for line in lines:
+            self._log(line)
+
+    def _log(self, line: bytes) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._window >= 1.0:
+            self._window, self._lines = now, 0
+        self._lines += 1
+        text = line[:LINE_BYTES].decode("utf-8", "replace")
+        clean = "".join(char if char.isprintable() else " " for char in text).strip()
+        if clean and self._lines <= LINES_A_SECOND:
+            get_log().warning("worker.output", worker=self._index, line=clean)
