@@ -1,0 +1,56 @@
+"""The HTTP room: protocol, access, gate, predict, pages.
+
+::
+
+    socket ─ protocol ─ access ─ gate ─┬─ predict ─ dispatcher
+                                       └─ routes ─ pages
+
+``protocol`` guards the connection, ``access`` the request's one entry and exit, ``gate`` the
+queue. The room sees the dispatcher and never a worker.
+"""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp
+
+from service.http import pages
+from service.http.access import Access
+from service.http.api import Predict
+from service.http.context import HttpContext
+from service.http.gate import Gate
+from service.http.keys import KeyFile
+from service.http.routes import Routes
+
+__all__ = ["HttpContext", "build_app", "build_metrics_app"]
+
+PREDICTIONS = frozenset({"/"})
+"""The paths at which a POST is a prediction."""
+
+
+def build_app(context: HttpContext) -> ASGIApp:
+    """The server's app: predictions, probes and pages.
+
+    Raises:
+        OSError, ValueError: the key file cannot be read or holds no key.
+    """
+    keys = _keys(context)
+    places = pages.PROBES | pages.READING
+    if not context.settings.metrics_bind:
+        places = places | pages.watching(keys)
+    gate = Gate(context, Predict(context), Routes(context, places), keys)
+    return Access(gate, context, PREDICTIONS)
+
+
+def build_metrics_app(context: HttpContext) -> ASGIApp:
+    """The app of the second listener (``metrics_bind``): metrics, status and probes.
+
+    Raises:
+        OSError, ValueError: as :func:`build_app`.
+    """
+    places = pages.PROBES | pages.watching(_keys(context))
+    return Access(Routes(context, places), context, predictions=())
+
+
+def _keys(context: HttpContext) -> KeyFile | None:
+    path = context.settings.api_keys_file
+    return KeyFile(path) if path else None

@@ -1,0 +1,152 @@
+"""The outermost room: every request enters and leaves here, once.
+
+Laws
+- Every answer carries the request's id, errors and probes too.
+- A prediction ends in exactly one outcome, one sample and one line (or one count among the shed
+  ones), whatever its way out: answered, refused, client gone, cancelled, our own bug.
+- What a refusal says is written here and nowhere else; below, rooms raise ``Refused``.
+- An exception that is no refusal is our bug: 500 ``internal_error``; the log gets its class and
+  frames, never its message.
+- While the server is going away every answer closes its connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from http import HTTPStatus
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from service.core.errors import ERRORS, OutcomeClass, Refused, problem
+from service.http import identity
+from service.http.context import Call, HttpContext, note
+from service.http.problems import RefusedWith, render, retry_after_s
+from service.http.shed_log import ShedLog
+from service.traces import error_fields
+
+_CLOSE = (b"connection", b"close")
+
+
+class Access:
+    """ASGI: notes, answers refusals, counts and logs.
+
+    Args:
+        app: the next room.
+        context: of the server.
+        predictions: the paths at which a POST is a prediction.
+    """
+
+    def __init__(self, app: ASGIApp, context: HttpContext, predictions: Collection[str]) -> None:
+        self._app = app
+        self._context = context
+        self._predictions = predictions
+        self._shed = ShedLog(context.log, context.clock)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One ASGI call."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        call = self._open(scope)
+        send = self._marked(call, send)
+        try:
+            await self._serve(call, scope, receive, send)
+        finally:
+            self._end(call, scope["method"])
+
+    def _open(self, scope: Scope) -> Call:
+        headers, repeated = identity.read(scope["headers"])
+        call = Call(
+            request_id=identity.request_id(headers, repeated),
+            started=self._context.clock(),
+            prediction=scope["method"] == "POST" and scope["path"] in self._predictions,
+            headers=headers,
+            repeated=repeated,
+            trace_id=identity.trace_id(headers, repeated),
+        )
+        note(scope, call)
+        return call
+
+    def _marked(self, call: Call, send: Send) -> Send:
+        mark = (identity.REQUEST_ID, call.request_id.encode())
+        context = self._context
+
+        async def marked(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                call.status = message["status"]
+                headers = [*message.get("headers", ()), mark]
+                if context.going_away:
+                    headers.append(_CLOSE)
+                message = {**message, "headers": headers}
+            await send(message)
+
+        return marked
+
+    async def _serve(self, call: Call, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await self._app(scope, receive, send)
+        except Refused as refused:
+            await self._refuse(call, scope, send, refused)
+        except asyncio.CancelledError:
+            # Only the end of the process cancels a request: its client is told so.
+            await self._refuse(call, scope, send, Refused(problem("draining")))
+            raise
+        except Exception as error:  # noqa: BLE001
+            # Whatever a bug raises, the client gets an answer and the server goes on.
+            fields = error_fields(error)  # not exception(): that logs the message too
+            self._context.log.error("request.failed", id=call.request_id, **fields)  # noqa: TRY400
+            await self._refuse(call, scope, send, Refused(problem("internal_error")))
+
+    async def _refuse(self, call: Call, scope: Scope, send: Send, refused: Refused) -> None:
+        refusal = refused.problem
+        call.outcome, call.stage = refusal.code, refusal.stage
+        if refusal.kind.outcome_class is OutcomeClass.GONE or call.status:
+            return  # nobody listens, or an answer has begun: the protocol closes the connection
+        again = retry_after_s(refusal)
+        if again is not None:
+            self._context.metrics.retry_after(again)
+        extra = refused.headers if isinstance(refused, RefusedWith) else ()
+        status, headers, body = render(refusal, call.request_id, extra=extra)
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        shown = b"" if scope["method"] == "HEAD" else body
+        await send({"type": "http.response.body", "body": shown})
+
+    def _end(self, call: Call, method: str) -> None:
+        context = self._context
+        seconds = context.clock() - call.started
+        if not call.prediction:
+            if call.status:
+                context.metrics.http_response(call.route, call.status)
+            context.log.debug(
+                "http.done",
+                id=call.request_id,
+                method=method,
+                route=call.route,
+                status=call.status,
+                total_ms=_ms(seconds),
+            )
+            return
+        context.metrics.request_done(
+            call.outcome, seconds, stage=call.stage, trace_id=call.trace_id
+        )
+        kind = ERRORS.get(call.outcome)
+        shed = kind is not None and kind.outcome_class is OutcomeClass.SHED
+        if shed and not self._shed.may_log(call.outcome):
+            return
+        context.log.info(
+            "request.done",
+            id=call.request_id,
+            outcome=call.outcome,
+            status=HTTPStatus.OK.value if kind is None else kind.status,
+            items=call.items,
+            queue_ms=_ms(call.queue_s),
+            infer_ms=_ms(call.infer_s),
+            total_ms=_ms(seconds),
+            batch_items=call.batch_items,
+            trace_id=call.trace_id,
+        )
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)

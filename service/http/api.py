@@ -1,0 +1,107 @@
+"""``POST /``: from headers to answer.
+
+1. headers: deadline, media type, encoding, declared length; refused with the body unread
+2. body: received (``body``), taken apart (``media``), checked (``asking``)
+3. admitted by the dispatcher, whole or not at all, in the same step of the loop
+4. waited for, while the connection is watched: a client that leaves gives its places back
+5. answered with the bytes that the worker made, spliced, never decoded
+
+A client that has closed its sending side counts as gone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from starlette.types import Receive, Scope, Send
+
+from service.core.errors import Refused, Stage, problem
+from service.http import asking, media
+from service.http.body import check_headers, receive_body
+from service.http.context import Call, HttpContext, call_of
+from service.http.problems import Headers
+
+if TYPE_CHECKING:
+    from service.dispatcher import Reply, Ticket
+
+_JSON = (b"content-type", b"application/json")
+
+
+class Predict:
+    """ASGI: one prediction.
+
+    Args:
+        context: of the server.
+    """
+
+    def __init__(self, context: HttpContext) -> None:
+        self._context = context
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One prediction."""
+        context, call = self._context, call_of(scope)
+        settings = context.settings
+        timeout_s = asking.named_deadline_s(call, settings.max_deadline_ms)
+        rehearse = asking.rehearsed_fault(call, rehearsal=settings.rehearsal)
+        how = media.reading(call)
+        check_headers(call, context)
+        body = await receive_body(call, receive, context, timeout_s)
+        body_at = context.clock()
+        context.metrics.stage_seconds("receive", body_at - call.started)
+        ask = asking.ask_of(
+            call,
+            context,
+            media.take_apart(body, how),
+            nbytes=len(body),
+            body_at=body_at,
+            timeout_s=timeout_s,
+            rehearse=rehearse,
+        )
+        reply = await _reply(context.dispatcher.admit(ask), receive)
+        replied_at = context.clock()
+        answer = b"[" + b",".join(reply.outputs) + b"]" if ask.is_list else reply.outputs[0]
+        await self._answer(call, reply, answer, send)
+        context.metrics.stage_seconds("respond", context.clock() - replied_at)
+
+    async def _answer(self, call: Call, reply: Reply, body: bytes, send: Send) -> None:
+        call.queue_s, call.infer_s = reply.queue_s, reply.infer_s
+        call.batch_items = reply.batch_items
+        timing = _server_timing(reply, self._context.clock() - call.started)
+        headers: Headers = [
+            _JSON,
+            (b"content-length", b"%d" % len(body)),
+            (b"server-timing", timing),
+        ]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body})
+        call.outcome = "ok"
+
+
+async def _reply(ticket: Ticket, receive: Receive) -> Reply:
+    """The answers, unless the client leaves first.
+
+    Raises:
+        Refused: with what ended the request, ``client_gone`` too.
+    """
+    watch = asyncio.get_running_loop().create_task(_watch(ticket, receive))
+    try:
+        reply = await ticket.wait()
+    finally:
+        watch.cancel()
+        ticket.leave()  # changes nothing at an end; a cancelled request gives its places back
+    if watch.done():
+        raise Refused(problem("client_gone", stage=Stage.RESPOND))
+    return reply
+
+
+async def _watch(ticket: Ticket, receive: Receive) -> None:
+    """End the ticket when the client is gone."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+    ticket.leave()
+
+
+def _server_timing(reply: Reply, total_s: float) -> bytes:
+    queue_ms, infer_ms, total_ms = reply.queue_s * 1000, reply.infer_s * 1000, total_s * 1000
+    return b"queue;dur=%.3f, infer;dur=%.3f, total;dur=%.3f" % (queue_ms, infer_ms, total_ms)

@@ -1,0 +1,147 @@
+"""From a parsed body to the question that the dispatcher is asked, every limit checked.
+
+Laws
+- Sizes are judged before contents, contents before anything is tokenised: items, then each input,
+  then characters, then parameters.
+- The first input at fault fails the request and is named by its pointer; parameters at fault are
+  named all at once.
+- A deadline that a client names can only tighten what the server allows, and it is a positive
+  integer or a 400 that names the header.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from service.core.admission import Ask
+from service.core.errors import Problem, Refused, invalid, problem
+from service.http.context import Call, HttpContext
+from service.http.media import Body
+from service.tasks.base import Json
+from service.worker.rehearsal import FAULT_SYNTAX, parse_fault
+
+DEADLINE_HEADERS = (b"x-request-timeout-ms", b"x-envoy-expected-rq-timeout-ms")
+_NAMES = {
+    b"x-request-timeout-ms": "X-Request-Timeout-Ms",
+    b"x-envoy-expected-rq-timeout-ms": "x-envoy-expected-rq-timeout-ms",
+    b"x-rehearse-fault": "X-Rehearse-Fault",
+}
+_REHEARSE = b"x-rehearse-fault"
+_MOST_DIGITS = 18
+"""More digits than any deadline has; int() of thousands of them would cost time."""
+
+
+def named_deadline_s(call: Call, max_deadline_ms: int) -> float | None:
+    """The deadline that the client named, in seconds; the smaller of two, ``None`` without.
+
+    Raises:
+        Refused: ``malformed_request`` that names the header.
+    """
+    named = [_milliseconds(call, name) for name in DEADLINE_HEADERS if name in call.headers]
+    return min(*named, max_deadline_ms) / 1000 if named else None
+
+
+def rehearsed_fault(call: Call, *, rehearsal: bool) -> str:
+    """The fault to act out, empty for none; without the setting the header is ignored.
+
+    Raises:
+        Refused: ``malformed_request`` that says what may be asked for.
+    """
+    given = call.headers.get(_REHEARSE)
+    if given is None or not rehearsal:
+        return ""
+    fault = given.decode("latin-1")
+    if _REHEARSE in call.repeated or parse_fault(fault) is None:
+        raise Refused(_bad_header(_REHEARSE, f"one of {FAULT_SYNTAX}"))
+    return fault
+
+
+def inputs_of(body: Body, context: HttpContext) -> tuple[tuple[str, ...], bool]:
+    """The inputs, checked, and whether they came as a list.
+
+    Raises:
+        Refused: ``invalid_input``, ``payload_too_large``.
+    """
+    task = context.task
+    if not isinstance(body.inputs, list):
+        inputs: tuple[str, ...] = (task.parse_input(body.inputs, "/inputs"),)
+    else:
+        _check_length(len(body.inputs), context)
+        inputs = tuple(
+            task.parse_input(value, f"/inputs/{index}") for index, value in enumerate(body.inputs)
+        )
+    limits = context.dispatcher.limits
+    if limits is not None:
+        most = limits.max_chars(len(inputs))
+        if sum(map(len, inputs)) > most:
+            detail = f"The inputs of this request may have at most {most} characters together."
+            raise Refused(problem("payload_too_large", detail, limit=most))
+    return inputs, isinstance(body.inputs, list)
+
+
+def parameters_of(value: Json, context: HttpContext) -> bytes:
+    """The parameters, checked and normalised, as JSON.
+
+    Raises:
+        Refused: ``invalid_input``.
+    """
+    if not value and (value is None or isinstance(value, dict)):
+        return b"{}"
+    return msgspec.json.encode(context.task.parse_parameters(value, context.dispatcher.int_facts))
+
+
+def ask_of(
+    call: Call,
+    context: HttpContext,
+    body: Body,
+    *,
+    nbytes: int,
+    body_at: float,
+    timeout_s: float | None,
+    rehearse: str,
+) -> Ask:
+    """The question for the dispatcher.
+
+    Raises:
+        Refused: whatever is wrong with the body.
+    """
+    inputs, is_list = inputs_of(body, context)
+    call.items = len(inputs)
+    parameters = parameters_of(body.parameters, context)
+    if body.flaw is not None:
+        raise Refused(body.flaw)
+    return Ask(
+        request_id=call.request_id,
+        inputs=inputs,
+        parameters=parameters,
+        is_list=is_list,
+        nbytes=nbytes,
+        headers_at=call.started,
+        body_at=body_at,
+        timeout_s=timeout_s,
+        rehearse=rehearse,
+    )
+
+
+def _check_length(items: int, context: HttpContext) -> None:
+    if not items:
+        raise Refused(invalid("/inputs", "send at least one input in the list"))
+    settings = context.settings
+    most = min(settings.max_items, settings.queue_limit)
+    if items > most:
+        detail = f"A request may have at most {most} inputs."
+        raise Refused(problem("payload_too_large", detail, limit=most))
+
+
+def _milliseconds(call: Call, name: bytes) -> int:
+    value = call.headers[name].strip(b" \t")
+    if name in call.repeated or not value.isdigit():
+        raise Refused(_bad_header(name, "one positive integer of milliseconds"))
+    digits = value.lstrip(b"0")
+    if not digits:
+        raise Refused(_bad_header(name, "one positive integer of milliseconds"))
+    return int(digits[:_MOST_DIGITS])
+
+
+def _bad_header(name: bytes, what: str) -> Problem:
+    return problem("malformed_request", f"The header {_NAMES[name]} must be {what}.")

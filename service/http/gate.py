@@ -1,0 +1,49 @@
+"""The gate: a prediction is refused here with its body unread, or let through.
+
+Plain ASGI before any router, since refusing must stay cheap when everything else is not. The
+order: a key where keys are configured, then the dispatcher's own order (draining, no worker ready,
+breaker, queue full, predicted wait).
+"""
+
+from __future__ import annotations
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from service.core.errors import Refused, problem
+from service.http.context import HttpContext, call_of
+from service.http.keys import KeyFile
+
+
+class Gate:
+    """ASGI: predictions to ``predict`` if they may come, everything else to ``pages``.
+
+    Args:
+        context: of the server.
+        predict: what serves a prediction.
+        pages: what serves the rest.
+        keys: the API keys, ``None`` where none are configured.
+    """
+
+    def __init__(
+        self,
+        context: HttpContext,
+        predict: ASGIApp,
+        pages: ASGIApp,
+        keys: KeyFile | None,
+    ) -> None:
+        self._context = context
+        self._predict = predict
+        self._pages = pages
+        self._keys = keys
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One ASGI call."""
+        if scope["type"] != "http" or not call_of(scope).prediction:
+            await self._pages(scope, receive, send)
+            return
+        if self._keys is not None and not self._keys.admits(call_of(scope)):
+            raise Refused(problem("unauthorized"))
+        refusal = self._context.dispatcher.gate()
+        if refusal is not None:
+            raise Refused(refusal)
+        await self._predict(scope, receive, send)

@@ -1,0 +1,161 @@
+"""What a body is, by its media type, and how it becomes inputs and parameters.
+
+=======================================  =======================================================
+content type                             the body is
+=======================================  =======================================================
+``application/json``, ``…/…+json``       JSON, in UTF-8 whatever charset is named
+none, ``…/x-www-form-urlencoded``        JSON if it is an object with ``inputs``; the text itself
+                                         otherwise (``curl -d`` names the form type for any text)
+``text/…``                               the text itself, in UTF-8
+anything else                            415 with a text task
+=======================================  =======================================================
+
+Laws
+- The media type is judged before the body is read.
+- A form's fields are no text: what looks like ``name=value`` under the form type is a 422 that
+  says what to send.
+- JSON is strict: what a strict parser refuses is refused. It is then looked at once more with a
+  lenient one, only to name the field at fault; nothing lenient is ever served.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+import msgspec
+
+from service.core.errors import FieldError, Problem, Refused, invalid, problem
+from service.http.context import Call
+from service.tasks.base import Json
+
+WHAT_TO_SEND = "send a JSON object with 'inputs' and, if needed, 'parameters'"
+
+_BOM = b"\xef\xbb\xbf"
+_MEDIA_TYPE = re.compile(r"([a-z0-9!#$&^_.+-]+)/([a-z0-9!#$&^_.+-]+)")
+_CHARSET = re.compile(r";\s*charset\s*=\s*\"?([^\s\";]*)\"?", re.IGNORECASE)
+_UTF8 = frozenset({"", "utf-8", "utf8", "us-ascii", "ascii"})
+_BYTE = re.compile(r"\(byte (\d+)\)")
+_OBJECT_WITH_INPUTS = re.compile(rb'\s*\{(?=.*"inputs")', re.DOTALL)
+_FIELD = rb"[\w.%+\[\]-]+=[^\s&]*"
+_FORM = re.compile(
+    rb"\s*(?:(?:inputs?|parameters|text)=.*|%b(?:&%b)*\s*)" % (_FIELD, _FIELD), re.DOTALL
+)
+_MEMBERS = frozenset({"inputs", "parameters"})
+
+_FORM_DETAIL = (
+    "The body looks like form fields. Send the text itself, or JSON with 'inputs' and "
+    "Content-Type: application/json."
+)
+_TEXT_TASK = (
+    "This server's task takes text: send application/json with 'inputs', or the text itself as "
+    "text/plain."
+)
+
+
+class Reading(Enum):
+    """How a body is to be read."""
+
+    JSON = "json"
+    TEXT = "text"
+    UNTYPED = "untyped"
+    FORM = "form"
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """A body taken apart, nothing in it checked yet.
+
+    Attributes:
+        inputs: the value of ``inputs``, or the text.
+        parameters: the value of ``parameters``, ``None`` if absent.
+        flaw: why no strict parser takes the body; raised if no better reason is found.
+    """
+
+    inputs: Json
+    parameters: Json = None
+    flaw: Problem | None = None
+
+
+def reading(call: Call) -> Reading:
+    """How the body of this request is to be read.
+
+    Raises:
+        Refused: ``unsupported_media_type``, ``malformed_request`` for a repeated header.
+    """
+    if b"content-type" in call.repeated:
+        raise Refused(problem("malformed_request", "Send one Content-Type header, not several."))
+    given = call.headers.get(b"content-type", b"").decode("latin-1")
+    essence = given.partition(";")[0].strip().lower()
+    if not essence:
+        return Reading.UNTYPED
+    match = _MEDIA_TYPE.fullmatch(essence)
+    kind, subtype = match.groups() if match else ("", "")
+    if kind == "application" and (subtype == "json" or subtype.endswith("+json")):
+        return Reading.JSON
+    form = essence == "application/x-www-form-urlencoded"
+    if kind != "text" and not form:
+        raise Refused(problem("unsupported_media_type", _TEXT_TASK))
+    charset = _CHARSET.search(given)
+    if charset and charset[1].lower() not in _UTF8:
+        raise Refused(problem("unsupported_media_type", "Send the text in UTF-8."))
+    return Reading.FORM if form else Reading.TEXT
+
+
+def take_apart(body: bytes, how: Reading) -> Body:
+    """Inputs and parameters of a body.
+
+    Raises:
+        Refused: ``malformed_request`` for what is neither JSON nor UTF-8, ``invalid_input`` for
+            JSON of another shape and for form fields.
+    """
+    body = body.removeprefix(_BOM)
+    guess = how in {Reading.UNTYPED, Reading.FORM}
+    if how is Reading.JSON or (guess and _OBJECT_WITH_INPUTS.match(body)):
+        return _from_json(body)
+    if how is Reading.FORM and _FORM.fullmatch(body):
+        raise Refused(problem("invalid_input", _FORM_DETAIL, errors=_at_inputs(WHAT_TO_SEND)))
+    try:
+        return Body(body.decode())
+    except UnicodeDecodeError:
+        raise Refused(problem("malformed_request", "The body is no text in UTF-8.")) from None
+
+
+def _from_json(body: bytes) -> Body:
+    flaw: Problem | None = None
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        where = _BYTE.search(str(error))
+        at = f" at byte {where[1]}" if where else ""
+        flaw = problem("malformed_request", f"The body is not valid JSON{at}: {WHAT_TO_SEND}.")
+        value = _look_again(body, flaw)
+    if not isinstance(value, dict):
+        raise Refused(flaw or problem("invalid_input", errors=_at_inputs(WHAT_TO_SEND)))
+    return _members(value, flaw)
+
+
+def _look_again(body: bytes, flaw: Problem) -> Json:
+    """The value that a lenient parser sees (NaN, 1e999, lone surrogates), to name the field."""
+    try:
+        return json.loads(body)
+    except (ValueError, RecursionError):
+        raise Refused(flaw) from None
+
+
+def _members(value: Mapping[str, Json], flaw: Problem | None) -> Body:
+    faults = []
+    if not _MEMBERS.issuperset(value):
+        faults.append(FieldError("", "unknown member; send 'inputs' and 'parameters' only"))
+    if value.get("inputs") is None:
+        faults.extend(_at_inputs("send 'inputs': one input or a list of inputs"))
+    if faults:
+        raise Refused(problem("invalid_input", errors=tuple(faults)))
+    return Body(value["inputs"], value.get("parameters"), flaw)
+
+
+def _at_inputs(message: str) -> tuple[FieldError, ...]:
+    return invalid("/inputs", message).errors

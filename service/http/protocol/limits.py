@@ -1,0 +1,48 @@
+"""The bounds of a connection, and the protocol class that keeps them."""
+
+from __future__ import annotations
+
+import resource
+from dataclasses import dataclass
+
+from service.http.protocol.connection import GuardedProtocol
+from service.metrics import Metrics
+from service.settings import Settings
+from service.settings.values import number
+
+SHARE_OF_DESCRIPTORS = 0.8
+"""The rest is for the model's files, the log, the workers' sockets."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConnectionLimits:
+    """What one connection, and all of them, may take.
+
+    Attributes:
+        receive_timeout_s: for a head, and again for a body.
+        max_body_bytes: also the most that is thrown away behind an early answer.
+        max_connections: open at once; more are told so and closed.
+    """
+
+    receive_timeout_s: float
+    max_body_bytes: int
+    max_connections: int
+
+    @classmethod
+    def of(cls, settings: Settings) -> ConnectionLimits:
+        """The limits in force; ``auto`` looks at the descriptor limit as it is now."""
+        most = number(settings.max_connections)
+        if most is None:
+            soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+            most = max(1, int(soft * SHARE_OF_DESCRIPTORS))
+        return cls(settings.receive_timeout_s, settings.max_body_bytes, most)
+
+
+def make_protocol(settings: Settings, metrics: Metrics) -> type[GuardedProtocol]:
+    """The protocol class of one server, for ``uvicorn.Config(http=…)``."""
+
+    class BoundProtocol(GuardedProtocol):
+        limits = ConnectionLimits.of(settings)
+
+    BoundProtocol.metrics = metrics
+    return BoundProtocol
