@@ -145,7 +145,8 @@ class Crew:
             return
         ticket = ticket_of(item)
         if frame.code == "invalid_input":
-            refusal = refusal_of(frame.code, ticket.pointer(item), frame.message, frame.limit)
+            pointer = frame.pointer or ticket.pointer(item)
+            refusal = refusal_of(frame.code, pointer, frame.message, frame.limit)
         else:
             refusal = problem("model_error")
             trace = frame.trace

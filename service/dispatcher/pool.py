@@ -131,7 +131,9 @@ class Pool:
             self._metrics.batch_gap(now - slot.hungry_since)
             slot.hungry_since = None
         for item in items:
-            self._metrics.queue_wait(self.queue.start(item, now))
+            waited = self.queue.start(item, now)
+            self._metrics.queue_wait(waited)
+            self._metrics.stage_seconds("queue", waited)
         slot.members = items
         slot.generation = self.circuit.generation
         self._run(slot, items)

@@ -92,12 +92,16 @@ class Returns:
             return
         now = self._pool.end_batch(slot)
         self._metrics.failed_batch(now - batch.started)
-        get_log().warning(
+        slot.trace = frame.trace
+        ids = [ticket_of(item).ask.request_id for item in batch.items[:LOGGED_IDS]]
+        note = {"note": frame.message} if frame.kind == "error" and frame.message else {}
+        get_log().error(
             "batch.failed",
             worker=slot.worker.index,
             kind=frame.kind,
             items=len(batch.items),
-            ids=[ticket_of(item).ask.request_id for item in batch.items[:LOGGED_IDS]],
+            ids=ids,
+            **note,
             **_where(frame.trace),
         )
         if frame.kind == "device_lost":
@@ -120,7 +124,8 @@ class Returns:
             verdicts = slot.recovery.failed(
                 batch.items, sort, frame.index, frame.message, frame.limit
             )
-        self._carry_out(slot, verdicts, "oom" if sort is FaultSort.OOM else "isolate")
+        reason = "oom" if sort is FaultSort.OOM else "isolate"
+        self._carry_out(slot, verdicts, reason, frame.pointer)
         self._pool.feed()
 
     def probed(self, slot: Slot, frame: Probed) -> None:
@@ -150,7 +155,9 @@ class Returns:
         get_log().error("worker.broken", worker=slot.worker.index)
         slot.worker.kill(Loss.CRASHED)
 
-    def _carry_out(self, slot: Slot, verdicts: list[Verdict], reason: str) -> None:
+    def _carry_out(
+        self, slot: Slot, verdicts: list[Verdict], reason: str, pointer: str = ""
+    ) -> None:
         splits = slot.recovery.splits if slot.recovery else 0
         if splits > slot.splits:
             slot.splits = splits
@@ -163,11 +170,11 @@ class Returns:
             retire(item)
             ticket = ticket_of(item)
             if verdict.code == "model_error":
-                get_log().error("model.error", id=ticket.ask.request_id, reason="raised")
-            ticket.refuse(
-                refusal_of(verdict.code, ticket.pointer(item), verdict.message, verdict.limit),
-                item,
-            )
+                get_log().error(
+                    "model.error", id=ticket.ask.request_id, reason="raised", **_where(slot.trace)
+                )
+            at = pointer or ticket.pointer(item)
+            ticket.refuse(refusal_of(verdict.code, at, verdict.message, verdict.limit), item)
 
 
 def _where(trace: Trace | None) -> dict[str, object]:

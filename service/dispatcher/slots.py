@@ -12,7 +12,7 @@ from service.core.isolation import Recovery
 from service.core.item import Item, ItemState
 from service.core.limits import Limits
 from service.dispatcher.tickets import Ticket
-from service.worker.wire import WireItem
+from service.worker.wire import Trace, WireItem
 from service.workers import Worker, WorkerState
 
 
@@ -43,6 +43,7 @@ class Slot:
         batch: what it runs now; ``probe`` is the canary's number instead.
         recovery: the failed batch that it is working off.
         members: every item that this worker owes an end: the batch it took from the queue.
+        trace: where the last failed batch failed, for the log.
         splits: splits of the recovery that were counted already.
         generation: the breaker's, when ``members`` were taken.
         watch: the watchdog's timer.
@@ -55,6 +56,7 @@ class Slot:
     probe: int | None = None
     recovery: Recovery | None = None
     members: tuple[Item, ...] = ()
+    trace: Trace | None = None
     splits: int = 0
     generation: int = 0
     watch: asyncio.TimerHandle | None = None

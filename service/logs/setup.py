@@ -1,13 +1,13 @@
 """The one pipe: from an event and its fields to a line.
 
-A line is plain values only, short strings without control characters, and ASCII: what a client
-sent cannot start a line, colour a terminal or choose a key.
+A line is plain values only, and short strings of printable characters: what a client sent cannot
+start a line, colour a terminal or choose a key. Each request writes one, so its price counts: the
+usual types take a short way, and the logger is bound once and not at each call.
 """
 
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import math
 import os
@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from typing import Protocol, cast
 
+import msgspec
 import structlog
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
@@ -53,18 +54,32 @@ class _Sink:
     def __init__(self, writer: LineWriter) -> None:
         self._writer = writer
 
-    def msg(self, line: str) -> None:
-        self._writer.put(line.encode("utf-8", "backslashreplace") + b"\n")
+    def msg(self, line: str | bytes) -> None:
+        self._writer.put((line if isinstance(line, bytes) else line.encode()) + b"\n")
 
     debug = info = warning = error = critical = msg
 
 
+class _Log:
+    """The logger in force, whoever asked for it and when."""
+
+    def __init__(self) -> None:
+        self.bound = structlog.get_logger()
+
+    def __getattr__(self, name: str) -> Callable[..., None]:
+        return cast("Callable[..., None]", getattr(self.bound, name))
+
+
+_log = _Log()
 _undo = ExitStack()
 
 
 def get_log() -> FilteringBoundLogger:
-    """The log. An event is a dotted name; everything else is a field: ``log.info("a.b", n=1)``."""
-    return cast("FilteringBoundLogger", structlog.get_logger())
+    """The log. An event is a dotted name; everything else is a field: ``log.info("a.b", n=1)``.
+
+    May be kept: it follows each :func:`configure`.
+    """
+    return cast("FilteringBoundLogger", _log)
 
 
 def configure(settings: LogSettings, on_drop: Callable[[int], None], *, fd: int = 1) -> None:
@@ -86,6 +101,7 @@ def configure(settings: LogSettings, on_drop: Callable[[int], None], *, fd: int 
         logger_factory=lambda *_: _Sink(writer),
         cache_logger_on_first_use=False,
     )
+    _log.bound = structlog.get_logger().bind()
     _undo.enter_context(everything_through(get_log()))
     atexit.register(shutdown)
     _undo.callback(atexit.unregister, shutdown)
@@ -124,8 +140,16 @@ def _describe_error(_log: object, _method: str, event: EventDict) -> EventDict:
 
 def _make_plain(_log: object, _method: str, event: EventDict) -> EventDict:
     """Plain, bounded values; time, level and name first."""
-    keys = (*FIRST, *(key for key in event if key not in FIRST))
-    return {key: _plain(event[key]) for key in keys if key in event}
+    plain = {key: event.pop(key) for key in FIRST if key in event}
+    plain.update(event)
+    for key, value in plain.items():
+        kind = type(value)
+        if kind is str:
+            if len(value) > MOST_CHARS or not value.isprintable():
+                plain[key] = _text(value)
+        elif kind is not int:
+            plain[key] = _plain(value)
+    return plain
 
 
 def _plain(value: object, depth: int = 0) -> object:
@@ -151,5 +175,8 @@ def _text(value: str) -> str:
     return "".join(one if one.isprintable() else "\N{REPLACEMENT CHARACTER}" for one in value)
 
 
-def _to_json(_log: object, _method: str, event: EventDict) -> str:
-    return json.dumps(event, separators=(",", ":"))
+_json = msgspec.json.Encoder()
+
+
+def _to_json(_log: object, _method: str, event: EventDict) -> bytes:
+    return _json.encode(event)

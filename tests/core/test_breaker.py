@@ -53,6 +53,11 @@ def test_only_a_good_canary_leaves_open(event: BreakerEvent) -> None:
     assert TABLE[OPEN, event] is OPEN
 
 
+def test_numbers_are_the_promised_ones() -> None:
+    """Two good batches of at most four, three good canaries, ten bad ones: as documented."""
+    assert (GOOD_BATCHES, HALF_OPEN_ITEMS, GOOD_CANARIES, RESTART_CANARIES) == (2, 4, 3, 10)
+
+
 @pytest.mark.parametrize("failures", [1, 2, 5])
 def test_failures_in_a_row_open_it(failures: int) -> None:
     """It opens with exactly the configured number of confirmed failures in a row."""

@@ -54,15 +54,44 @@ def test_large_lone_failure_does_not_raise_the_budget() -> None:
     assert budget.limit(1000.0) == 100.0
 
 
-def test_grows_by_a_sixteenth_after_fifty_good_batches() -> None:
-    """It rises after exactly fifty good batches, by a sixteenth of the maximum."""
+def test_grows_by_a_sixteenth_for_every_fifty_good_batches() -> None:
+    """It rises after exactly fifty good batches, by a sixteenth of the maximum, step by step."""
     budget = MemoryBudget()
     budget.limit(1600.0)
     budget.failed(800.0)
-    _good(budget, GROW_AFTER - 1)
-    assert budget.limit(1600.0) == 400.0
-    _good(budget, 1)
-    assert budget.limit(1600.0) == 500.0
+    for expected in (400.0, 500.0, 600.0):
+        _good(budget, 49)
+        assert budget.limit(1600.0) == expected
+        _good(budget, 1)
+        assert budget.limit(1600.0) == expected + 100.0
+
+
+def test_unlimited_again_when_it_reaches_the_maximum() -> None:
+    """At the maximum the bound is gone: a larger maximum later is allowed at once."""
+    budget = MemoryBudget()
+    budget.limit(1600.0)
+    budget.failed(3000.0)
+    assert budget.limit(1600.0) == 1500.0
+    _good(budget, 50)
+    assert budget.limit(9999.0) == 9999.0
+
+
+def test_never_under_a_thirty_second_of_the_maximum() -> None:
+    """One strange small item that never fits must not end batching for everybody."""
+    budget = MemoryBudget()
+    budget.limit(3200.0)
+    budget.failed(4.0)
+    assert budget.limit(3200.0) == 100.0
+
+
+def test_good_sizes_are_remembered() -> None:
+    """The largest size that went through is known, whatever came after; nothing at first."""
+    budget = MemoryBudget()
+    assert budget.largest_good == 0.0
+    for size in (10.0, 70.0, 30.0):
+        budget.good(size)
+    budget.failed(200.0)
+    assert budget.largest_good == 70.0
 
 
 def test_failure_starts_the_count_anew() -> None:

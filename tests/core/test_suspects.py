@@ -78,6 +78,16 @@ def test_oldest_falls_out_when_full() -> None:
     assert suspects.is_suspect(b"c", 3.0)
 
 
+def test_thousand_and_twenty_four_are_remembered() -> None:
+    """The book's own bound, and that it forgets whose time is over when another comes."""
+    suspects = Suspects()
+    suspects.killed([n.to_bytes(2, "big") for n in range(1025)], 0.0)
+    assert len(suspects) == 1024
+    assert not suspects.is_suspect(b"\0\0", 0.0)
+    suspects.killed([b"new"], 600.0)
+    assert len(suspects) == 1
+
+
 @given(size=st.integers(0, 40))
 def test_large_batches_stay_bounded(size: int) -> None:
     """Even one batch larger than the book leaves it at its bound."""

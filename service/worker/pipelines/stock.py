@@ -69,7 +69,9 @@ class StockPipeline:
         self.vocab_size = 0
         self.cost_unit_s = 0.0
         self._load = load
-        self._left = pipe.tokenizer.padding_side == "left"
+        # The library pads on the side that the tokenizer names, which a generating model needs on
+        # the left; for all others padding on the right leaves every position as it is alone.
+        pipe.tokenizer.padding_side = "right"
         self.batchable = (
             pipe.tokenizer.pad_token_id is not None
             and "attention_mask" in pipe.tokenizer.model_input_names
@@ -166,13 +168,12 @@ class StockPipeline:
     def _own_rows(self, outputs: Foreign, index: int, payload: Payload) -> dict[str, Any]:
         """What the stock forward would have given for this item alone."""
         padded = outputs["input_ids"].shape[1]
-        own = slice(padded - payload.length, None) if self._left else slice(payload.length)
         rows: dict[str, Any] = {}
         for name, value in outputs.items():
             if isinstance(value, torch.Tensor):
                 row = value[index : index + 1]
                 if row.ndim > 1 and row.shape[1] == padded:
-                    row = row[:, own]
+                    row = row[:, : payload.length]
                 rows[name] = row
         return rows
 
