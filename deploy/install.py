@@ -9,7 +9,8 @@ Laws
   downloading a wheel for a GPU, it is stopped.
 - Nothing but pip is installed before torch is chosen; without a choice it ends with exit code 1
   and says what can be done.
-- The stamp in ``.venv/`` is written last: an interrupted run is repeated, a finished one is not.
+- The stamp in ``.venv/`` is taken away before packages are installed and written after it: an
+  interrupted installation starts afresh, a finished one is not repeated.
 
 What ``TORCH`` means::
 
@@ -27,6 +28,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -156,14 +158,14 @@ def ask_pip() -> dict[str, object] | None:
                 log.write(line)
                 if torch_build.unwanted_download(line):
                     asked.kill()
-        if asked.returncode != 0:
-            return None
-        answer: dict[str, object] = json.loads(report.read_text())
+        answer: dict[str, object] | None
+        answer = json.loads(report.read_text()) if asked.returncode == 0 else None
         return answer
 
 
 def ask_uv() -> bool:
     """Have uv, which knows where CPU builds are, install one; whether it could."""
+    STAMP.unlink(missing_ok=True)
     if not pip_install("--constraint", CONSTRAINTS, "uv"):
         return False
     uv = (PYTHON, "-P", "-m", "uv", "pip", "install", "--python", PYTHON)
@@ -214,10 +216,8 @@ def system_constraints() -> Path:
         raise StopError(f"TORCH=system: torch does not import in {sys.executable}:\n{output}")
     version = output.split()[-1]
     say(f"torch: {version} of {sys.base_prefix}")
-    lines = CONSTRAINTS.read_text().splitlines()
     own = VENV / "constraints.txt"
-    kept = [line for line in lines if not line.startswith("torch==")]
-    own.write_text("\n".join([*kept, f"torch=={version}", ""]))
+    own.write_text(re.sub(r"(?m)^torch==.*$", f"torch=={version}", CONSTRAINTS.read_text()))
     return own
 
 
@@ -263,8 +263,9 @@ def install(purpose: str, choice: str) -> None:
         return
     if stamp.get("place") != wanted["place"]:
         make_venv(choice)
-    STAMP.unlink(missing_ok=True)
+        STAMP.write_text(json.dumps({"place": wanted["place"]}))  # good for another try
     torch, constraints = choose_torch(choice)
+    STAMP.unlink(missing_ok=True)
     say(f"installing what 'make {purpose}' needs; it takes minutes the first time (log: {LOG})")
     fixed = ("--constraint", constraints, "--build-constraint", CONSTRAINTS)
     if not pip_install(*fixed, torch, "--editable", ".", *PURPOSES[purpose]):

@@ -17,7 +17,7 @@ version costs nothing.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from service.app import create_app
@@ -33,7 +33,7 @@ __version__ = "0.1.0"
 __all__ = ["ENV_PREFIX", "METRIC_PREFIX", "NAME", "Settings", "__version__", "create_app"]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "create_app":
         from service.app import create_app
 

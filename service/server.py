@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import resource
 import signal
@@ -62,38 +63,33 @@ def bind(address: Address) -> socket.socket:
     Raises:
         BindError: in use, not ours, or not permitted.
     """
-    try:
-        if address.is_unix:
-            return _bind_unix(Path(address.path))
-        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
-        listener = socket.socket(family, socket.SOCK_STREAM)
+    family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+    with contextlib.ExitStack() as undo:
         try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind((address.host, address.port))
+            if address.is_unix:
+                listener = undo.enter_context(socket.socket(socket.AF_UNIX))
+                _bind_unix(listener, Path(address.path))
+            else:
+                listener = undo.enter_context(socket.socket(family))
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                listener.bind((address.host, address.port))
             listener.listen(BACKLOG)
-        except BaseException:
-            listener.close()
-            raise
-    except OSError as error:
-        reason = os.strerror(error.errno).lower() if error.errno else "no such host"
-        raise BindError(
-            f"cannot listen on {address}: {reason}; choose another address with --bind"
-        ) from None
+        except OSError as error:
+            # A name that cannot be looked up has a code of its own that strerror does not know.
+            known = error.errno if error.errno in errno.errorcode else None
+            reason = "no such host" if known is None else os.strerror(known).lower()
+            raise BindError(
+                f"cannot listen on {address}: {reason}; choose another address with --bind"
+            ) from None
+        undo.pop_all()
     return listener
 
 
-def _bind_unix(path: Path) -> socket.socket:
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    try:
-        if path.is_socket() and not _answers(path):
-            path.unlink()  # left behind by a process that was killed
-        listener.bind(str(path))
-        path.chmod(SOCKET_MODE)
-        listener.listen(BACKLOG)
-    except BaseException:
-        listener.close()
-        raise
-    return listener
+def _bind_unix(listener: socket.socket, path: Path) -> None:
+    if path.is_socket() and not _answers(path):
+        path.unlink()  # left behind by a process that was killed
+    listener.bind(str(path))
+    path.chmod(SOCKET_MODE)
 
 
 def _answers(path: Path) -> bool:

@@ -27,7 +27,8 @@ class Circuit:
     Args:
         breaker: the state machine.
         metrics: where transitions are counted.
-        on_opened: called when it opens, to answer what waits.
+        on_opened: called when it opens by failures, to answer what waits. When it opens because the
+            last worker is lost, what waits may wait for its reload: the crew decides that.
         on_due: called when a canary is due, to send it if a worker is free.
     """
 
@@ -80,7 +81,11 @@ class Circuit:
 
     def device_lost(self, now: float) -> None:
         """The last ready worker lost its device."""
-        self._moved(self._breaker.device_lost(now), now)
+        self._moved(self._breaker.device_lost(now), now, answer=False)
+
+    def worker_lost(self, now: float, generation: int) -> None:
+        """The last ready worker died in a batch: that is a failure like a confirmed one."""
+        self._moved(self._breaker.failure(now, generation), now, answer=False)
 
     def worker_ready(self, now: float) -> None:
         """A worker came up, and its canary was good."""
@@ -107,7 +112,7 @@ class Circuit:
             self._timer.cancel()
             self._timer = None
 
-    def _moved(self, state: BreakerState | None, now: float) -> None:
+    def _moved(self, state: BreakerState | None, now: float, *, answer: bool = True) -> None:
         if state is None:
             return
         self._metrics.breaker_transition(state.value)
@@ -115,7 +120,7 @@ class Circuit:
         getattr(get_log(), level)(_EVENTS[state], generation=self._breaker.generation)
         self.due = False
         self._arm(now)
-        if state is BreakerState.OPEN:
+        if state is BreakerState.OPEN and answer:
             self._on_opened()
 
     def _arm(self, now: float) -> None:

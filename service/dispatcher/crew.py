@@ -1,30 +1,34 @@
-"""The crew: the workers' lives, and the items they prepare.
+"""The crew: the workers' lives.
 
-It hears every worker (``WorkerEvents``): ready, failed, prepared, unfit, lost. What comes back from
-a batch goes on to ``returns``.
+It hears every worker (``WorkerEvents``): ready, failed, lost. What a worker says of an item goes on
+to ``preparing``, what it says of a batch to ``returns``.
 
 Laws
 - A lost worker loses nothing that waits: what it prepared is only a cache, and what it was
   preparing goes to another worker, or waits for the next one that is ready.
 - What it *ran* gets 503 ``worker_lost`` at once; what waits stays if its deadline is later than the
   learned reload time, else it gets 503 ``model_loading`` at once.
-- Members of a batch that killed a worker become suspects, unless the kill is no evidence.
+- Members of a batch that killed a worker become suspects, unless the kill is no evidence. Where
+  none ran, the item whose preparation killed it does. Their like in the queue are treated so too.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from service import __version__
+from service.core.admission import RETRY_LEAST_S
 from service.core.cost import Cost
 from service.core.errors import problem
-from service.core.item import Item, ItemState
+from service.core.item import Item
 from service.core.lifecycle import CrashLoop
 from service.core.limits import derive
 from service.core.suspects import Suspects
 from service.dispatcher.pool import Pool
+from service.dispatcher.preparing import Preparing
 from service.dispatcher.returns import Returns
-from service.dispatcher.slots import Plan, Slot, refusal_of, retire, ticket_of, wire_item
+from service.dispatcher.slots import Plan, Slot, retire, ticket_of
 from service.logs import get_log
 from service.metrics import Metrics
 from service.settings import Settings
@@ -55,7 +59,7 @@ class Crew:
 
     Args:
         settings: the settings in force.
-        pool, returns: the rooms next door.
+        pool, preparing, returns: the rooms next door.
         metrics: where lives and samples are counted.
         clock: the one clock.
         crash_loop: counts deaths.
@@ -68,6 +72,7 @@ class Crew:
         *,
         settings: Settings,
         pool: Pool,
+        preparing: Preparing,
         returns: Returns,
         metrics: Metrics,
         clock: Callable[[], float],
@@ -81,6 +86,7 @@ class Crew:
         self._settings = settings
         self._pool = pool
         self._queue = pool.queue
+        self._preparing = preparing
         self._returns = returns
         self._metrics = metrics
         self._clock = clock
@@ -100,64 +106,18 @@ class Crew:
             slot.worker.start()
 
     async def stop(self) -> None:
-        """End every worker for good."""
+        """End every worker for good, all at once; what still ran is over."""
+        await asyncio.gather(*(slot.worker.stop() for slot in self._pool.slots))
         for slot in self._pool.slots:
-            slot.unwatch()
-            await slot.worker.stop()
+            owed, _ = self._pool.vacate(slot)
+            for item in owed:
+                retire(item)
 
     def reload_left_s(self, now: float) -> float:
         """Predicted seconds until the next worker is ready."""
         if not self._absent_since:
             return 0.0
         return max(0.0, min(self._absent_since.values()) + self.reload_s - now)
-
-    # ------------------------------------------------------------------ preparing
-
-    def prepare(self, item: Item) -> None:
-        """Have the item tokenised by the worker with the shortest line."""
-        ready = self._pool.ready_slots()
-        if ready:  # else it waits for the next worker that is ready
-            slot = min(ready, key=lambda slot: len(slot.preparing))
-            slot.preparing[item.id] = item
-            slot.worker.prepare(wire_item(item))
-
-    def forget(self, ids: Sequence[int]) -> None:
-        """These items left the queue without being run."""
-        for slot in self._pool.ready_slots():
-            for item_id in ids:
-                slot.preparing.pop(item_id, None)
-            slot.worker.drop(ids)
-
-    def _prepared(self, slot: Slot, frame: Prepared) -> None:
-        item = slot.preparing.pop(frame.id, None)
-        if item is None or item.state is not ItemState.PREPARING:
-            slot.worker.drop([frame.id])
-            return
-        if self._pool.plan is not None:
-            self._pool.plan.cost.learn_item(len(item.inputs), frame.units, frame.seconds)
-        self._metrics.stage_seconds("prepare", self._clock() - item.arrived)
-        self._queue.prepared(item, float(frame.units), frame.key)
-        self._pool.feed()
-
-    def _unfit(self, slot: Slot, frame: Unfit) -> None:
-        item = slot.preparing.pop(frame.id, None)
-        if item is None or item.state is not ItemState.PREPARING:
-            return
-        ticket = ticket_of(item)
-        if frame.code == "invalid_input":
-            pointer = frame.pointer or ticket.pointer(item)
-            refusal = refusal_of(frame.code, pointer, frame.message, frame.limit)
-        else:
-            refusal = problem("model_error")
-            trace = frame.trace
-            get_log().error(
-                "model.error",
-                id=ticket.ask.request_id,
-                reason="prepare",
-                **({"error": trace.error, "frames": trace.frames} if trace else {}),
-            )
-        ticket.refuse(refusal, item)
-        self._pool.feed()
 
     # ------------------------------------------------------------------ WorkerEvents
 
@@ -166,9 +126,9 @@ class Crew:
         slot = self._pool.slot_of(worker)
         match frame:
             case Prepared():
-                self._prepared(slot, frame)
+                self._preparing.prepared(slot, frame)
             case Unfit():
-                self._unfit(slot, frame)
+                self._preparing.unfit(slot, frame)
             case Result():
                 self._returns.result(slot, frame)
             case Fault():
@@ -194,22 +154,29 @@ class Crew:
         self._metrics.worker_restart(reason.value)
         self._metrics.worker_gone(worker.index)
         self._absent_since[worker.index] = now
+        in_hand = next(iter(slot.preparing.values()), None) if not slot.running else None
+        generation = slot.generation
         owed, ran = self._pool.vacate(slot)
         get_log().error(
             "worker.lost", worker=worker.index, reason=reason.value, items=len(owed), last=len(ran)
         )
-        if evidence and ran:
-            self._suspects.killed([item.fingerprint for item in ran], now)
+        if evidence:
+            self._suspect(ran or ([in_hand] if in_hand else []), now)
+        alone = not self._pool.ready_slots()
+        again_s = self.reload_s if alone else RETRY_LEAST_S
         for item in owed:
-            ticket_of(item).refuse(problem("worker_lost", retry_after_s=self.reload_s), item)
+            ticket_of(item).refuse(problem("worker_lost", retry_after_s=again_s), item)
             retire(item)
-        if not self._pool.ready_slots():
+        if alone:
             if reason is Loss.DEVICE_LOST:
                 self._pool.circuit.device_lost(now)
+            elif owed:
+                self._pool.circuit.worker_lost(now, generation)
             self._send_away(now)
         if self._crash_loop.death(now):
-            self._give_up(EXIT_CRASH_LOOP, "worker.crash_loop")
-        self._prepare_rest()
+            get_log().critical("worker.crash_loop", exit_code=EXIT_CRASH_LOOP)
+            self._give_up(EXIT_CRASH_LOOP)
+        self._preparing.prepare_rest()
         self._pool.feed()
 
     def _ready(self, slot: Slot, facts: Facts) -> None:
@@ -234,7 +201,7 @@ class Crew:
             load_s=round(facts.load_s, 3),
         )
         self._pool.circuit.worker_ready(now)
-        self._prepare_rest()
+        self._preparing.prepare_rest()
         self._pool.feed()
 
     def _load_failed(self, worker: Worker, frame: Failed) -> None:
@@ -242,19 +209,31 @@ class Crew:
         get_log().error(
             "worker.failed",
             worker=worker.index,
+            model=self._settings.model_name,
             reason=frame.reason,
             message=frame.message,
             **({"error": trace.error, "frames": trace.frames} if trace else {}),
         )
         if self.facts is None:
-            code = EXIT_CONFIG if frame.reason == "no_device" else EXIT_MODEL
-            self._give_up(code, "model.failed")
+            self._give_up(EXIT_CONFIG if frame.reason == "no_device" else EXIT_MODEL)
+        else:  # it could be loaded before: try again
+            worker.kill(Loss.CRASHED)
 
-    def _give_up(self, code: int, event: str) -> None:
+    def _give_up(self, code: int) -> None:
         if not self.failed:
             self.failed = True
-            get_log().critical(event, exit_code=code)
             self._on_fatal(code)
+
+    def _suspect(self, items: Sequence[Item], now: float) -> None:
+        """These may have killed a worker; whoever waits with the same input is treated alike."""
+        if not items:
+            return
+        self._suspects.killed([item.fingerprint for item in items], now)
+        for item in list(self._queue):
+            if self._suspects.is_poisoned(item.fingerprint, now):
+                ticket_of(item).refuse(problem("poisoned_input"), item)
+            elif self._suspects.is_suspect(item.fingerprint, now):
+                item.alone = True
 
     def _send_away(self, now: float) -> None:
         """No worker is ready: whoever cannot wait for the reload is told so at once."""
@@ -262,14 +241,6 @@ class Crew:
         for item in list(self._queue):
             if item.deadline <= back:
                 ticket_of(item).refuse(problem("model_loading", retry_after_s=self.reload_s))
-
-    def _prepare_rest(self) -> None:
-        """Items that nobody prepares (their worker is gone) go to one that is ready."""
-        if self._pool.ready_slots():
-            held = {item_id for slot in self._pool.slots for item_id in slot.preparing}
-            for item in list(self._queue):
-                if item.state is ItemState.PREPARING and item.id not in held:
-                    self.prepare(item)
 
 
 def _plan(settings: Settings, facts: Facts) -> Plan:

@@ -10,7 +10,7 @@ from typing import Any
 
 from service.core.admission import RETRY_LEAST_S, Ask
 from service.core.breaker import Breaker
-from service.core.errors import Problem, Stage, problem
+from service.core.errors import Problem, problem
 from service.core.fill import FillMeter
 from service.core.item import ItemState
 from service.core.lifecycle import CrashLoop, ServiceState, readiness, service_state
@@ -22,7 +22,9 @@ from service.dispatcher.circuit import Circuit
 from service.dispatcher.crew import Crew
 from service.dispatcher.intake import Intake
 from service.dispatcher.pool import Pool
+from service.dispatcher.preparing import Preparing
 from service.dispatcher.returns import Returns
+from service.dispatcher.slots import ticket_of
 from service.dispatcher.tickets import Ticket
 from service.metrics import Metrics, Snapshot
 from service.settings import Settings
@@ -72,9 +74,11 @@ class Dispatcher:
         self.pool = Pool(self.queue, metrics, clock, self.observe)
         self.circuit = Circuit(breaker, metrics, self._refuse_waiting, self.pool.feed)
         self.pool.circuit = self.circuit
+        self.preparing = Preparing(self.pool, metrics, clock)
         self.crew = Crew(
             settings=settings,
             pool=self.pool,
+            preparing=self.preparing,
             returns=Returns(self.pool, metrics, clock, crash_loop),
             metrics=metrics,
             clock=clock,
@@ -155,7 +159,7 @@ class Dispatcher:
         self.tickets.add(ticket)
         self._all_out.clear()
         for item in ticket.items:
-            self.crew.prepare(item)
+            self.preparing.prepare(item)
         self.observe()
         return ticket
 
@@ -175,19 +179,19 @@ class Dispatcher:
         """Return when the last request is out."""
         await self._all_out.wait()
 
-    def refuse_all(self, refusal: Problem, *, waiting_only: bool = False) -> None:
-        """End every open request with ``refusal``; with ``waiting_only`` those not in a batch."""
+    def refuse_all(self, refusal: Problem) -> None:
+        """End every open request with ``refusal``."""
         for ticket in list(self.tickets):
-            if ticket.open and not (waiting_only and ticket.stage is Stage.RUNNING):
-                ticket.refuse(refusal)
+            ticket.refuse(refusal)
 
     async def stop(self) -> None:
         """End what is left with 503 ``draining``, and the workers."""
         self.stop_admitting()
         self.stopped = True
         self.refuse_all(problem("draining", retry_after_s=RETRY_LEAST_S))
-        self.circuit.close()
         await self.crew.stop()
+        self.circuit.close()
+        self.observe()
 
     def observe(self) -> None:
         """Account for the time since the last event."""
@@ -212,7 +216,7 @@ class Dispatcher:
             elif item.state is ItemState.RUNNING:
                 item.abandoned = True
         if gone:
-            self.crew.forget(gone)
+            self.preparing.forget(gone)
         self.observe()
 
     def _out(self, ticket: Ticket) -> None:
@@ -221,5 +225,7 @@ class Dispatcher:
             self._all_out.set()
 
     def _refuse_waiting(self) -> None:
-        refusal = problem("circuit_open", retry_after_s=RETRY_LEAST_S)
-        self.refuse_all(refusal, waiting_only=True)
+        again_s = max(RETRY_LEAST_S, self.circuit.retry_after_s(self.clock()))
+        refusal = problem("circuit_open", retry_after_s=again_s)
+        for ticket in dict.fromkeys(ticket_of(item) for item in self.queue):
+            ticket.refuse(refusal)

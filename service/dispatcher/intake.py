@@ -20,7 +20,7 @@ from itertools import count
 
 from service.core import admission
 from service.core.admission import Ask, Line, Size
-from service.core.errors import Problem, Refused, problem
+from service.core.errors import FieldError, Problem, Refused, problem
 from service.core.item import Item
 from service.core.limits import Limits
 from service.core.queue import BoundedQueue
@@ -82,11 +82,15 @@ class Intake:
         if refusal is not None or plan is None:
             raise Refused(refusal or problem("model_loading"))
         prints = [self._fingerprint(text, ask.parameters) for text in ask.inputs]
-        if any(self._suspects.is_poisoned(fingerprint, now) for fingerprint in prints):
-            raise Refused(problem("poisoned_input"))
+        for index, fingerprint in enumerate(prints):
+            if self._suspects.is_poisoned(fingerprint, now):
+                raise Refused(_poisoned(ask, index))
 
         units = [plan.cost.units(len(text)) for text in ask.inputs]
-        own_s = plan.cost.line_s(sum(units), self._pool.batch_budget())
+        if len(units) == 1:  # alone it has no padding and is one batch
+            own_s = plan.cost.batch_s(units[0])
+        else:
+            own_s = plan.cost.line_s(sum(units), self._pool.batch_budget())
         deadline = _deadline(ask, own_s, plan.limits)
         size = Size(
             items=len(ask.inputs),
@@ -157,6 +161,13 @@ class Intake:
         digest = blake2b(text.encode(), key=self._secret, digest_size=16)
         digest.update(parameters)
         return digest.digest()
+
+
+def _poisoned(ask: Ask, index: int) -> Problem:
+    refusal = problem("poisoned_input")
+    if not ask.is_list:
+        return refusal
+    return problem("poisoned_input", errors=(FieldError(f"/inputs/{index}", refusal.detail),))
 
 
 def _deadline(ask: Ask, own_s: float, limits: Limits) -> float:

@@ -16,16 +16,21 @@ from collections.abc import Callable, Iterator
 from itertools import count
 
 from service.core.admission import rest_of_batch
-from service.core.batching import LOOK_AHEAD, pick
+from service.core.batching import LOOK_AHEAD, Pick, pick
 from service.core.errors import Stage, problem
 from service.core.isolation import CanaryStep, RunStep
 from service.core.item import Item, ItemState
 from service.core.memory import MemoryBudget, padded_units
 from service.core.queue import BoundedQueue
 from service.dispatcher.circuit import Circuit
-from service.dispatcher.slots import Batch, Plan, Slot, ticket_of, wire_item
+from service.dispatcher.slots import Batch, Plan, Slot, ticket_of, wire_bytes, wire_item
+from service.dispatcher.tickets import Ticket
 from service.metrics import Metrics
+from service.worker.wire import MAX_FRAME
 from service.workers import Loss, Worker
+
+FRAME_BYTES = MAX_FRAME * 3 // 4
+"""Most bytes of a batch of several: it goes to the worker in one frame."""
 
 
 class Pool:
@@ -74,8 +79,7 @@ class Pool:
     def rests(self, now: float) -> Iterator[float]:
         """For each ready worker, the predicted seconds until it is free."""
         for slot in self.ready_slots():
-            batch = slot.batch
-            yield rest_of_batch(now, batch.started + batch.predicted_s) if batch else 0.0
+            yield rest_of_batch(now, slot.expected_end) if slot.running else 0.0
 
     def batch_budget(self) -> float:
         """Most padded units of a batch: the smaller of the time's and the memory's."""
@@ -90,7 +94,7 @@ class Pool:
         self._on_step()
 
     def _feed(self, slot: Slot) -> None:
-        if not slot.ready or slot.batch is not None or slot.probe is not None:
+        if not slot.ready or slot.running:
             return
         if slot.recovery is not None:
             step = slot.recovery.next_step()
@@ -108,25 +112,11 @@ class Pool:
             self._next_batch(slot)
 
     def _next_batch(self, slot: Slot) -> None:
-        items: tuple[Item, ...] = ()
-        while not items:
-            waiting = self.queue.waiting(LOOK_AHEAD + 1)
-            if self.plan is None or not waiting:
-                slot.hungry_since = None
-                return
-            now = self._clock()
-            choice = pick(
-                waiting,
-                now,
-                cost=self.plan.cost,
-                budget=self.batch_budget(),
-                most=self.circuit.batch_limit if self.plan.batchable else 1,
-                others=len(self.queue) - len(waiting),
-            )
-            for item in choice.doomed:
-                ticket_of(item).refuse(problem("deadline_exceeded", stage=Stage.QUEUED), item)
-            # A doomed item may have taken the rest of its list with it.
-            items = tuple(item for item in choice.items if item in self.queue)
+        now = self._clock()
+        items = self._choose(now)
+        if not items:
+            slot.hungry_since = None
+            return
         if slot.hungry_since is not None:
             self._metrics.batch_gap(now - slot.hungry_since)
             slot.hungry_since = None
@@ -138,19 +128,51 @@ class Pool:
         slot.generation = self.circuit.generation
         self._run(slot, items)
 
+    def _choose(self, now: float) -> tuple[Item, ...]:
+        """The next batch, empty if nothing can run; whoever cannot make it any more is told so."""
+        while self.plan is not None:
+            waiting = self.queue.waiting(LOOK_AHEAD + 1)
+            choice = pick(
+                waiting,
+                now,
+                cost=self.plan.cost,
+                budget=self.batch_budget(),
+                most=self.circuit.batch_limit if self.plan.batchable else 1,
+                others=len(self.queue) - len(waiting),
+            )
+            late = self._late(choice)
+            for ticket in late:
+                ticket.refuse(problem("deadline_exceeded", stage=Stage.QUEUED))
+            # A request that is late has taken all of its list with it.
+            items = tuple(item for item in choice.items if item in self.queue)
+            if items or not late:
+                return _within_frame(items)
+        return ()
+
+    def _late(self, choice: Pick) -> list[Ticket]:
+        """The requests to drop. Never the last one: it runs, or a wrong estimator never learns."""
+        late = list(dict.fromkeys(ticket_of(item) for item in choice.doomed))
+        all_late = all(ticket_of(item) in late for item in choice.items)
+        if late and all_late and all(ticket_of(item) in late for item in self.queue):
+            late.remove(ticket_of((*choice.doomed, *choice.items)[-1]))
+        return late
+
     def _run(self, slot: Slot, items: tuple[Item, ...]) -> None:
         if self.plan is None:
             raise RuntimeError("a batch before the first worker was ready")
         padded = padded_units(items)
         predicted = self.plan.cost.batch_s(padded)
         slot.batch = Batch(next(self._ids), items, predicted, self._clock())
+        slot.expected_end = slot.batch.started + predicted
         self._watch(slot, self.plan.limits.watchdog(predicted))
         slot.worker.run(slot.batch.id, [wire_item(item) for item in items])
 
     def _probe(self, slot: Slot) -> None:
         slot.probe = next(self._ids)
         if self.plan is not None:
-            self._watch(slot, self.plan.limits.watchdog(0.0))
+            predicted = self.plan.cost.batch_s(0.0)
+            slot.expected_end = self._clock() + predicted
+            self._watch(slot, self.plan.limits.watchdog(predicted))
         slot.worker.probe(slot.probe)
 
     def _watch(self, slot: Slot, seconds: float) -> None:
@@ -164,9 +186,8 @@ class Pool:
         """What the slot ran came back; returns the time."""
         slot.unwatch()
         slot.batch = slot.probe = None
-        now = self._clock()
-        if self.queue.waiting(1):
-            slot.hungry_since = now
+        slot.heard = now = self._clock()
+        slot.hungry_since = now if self.queue.waiting(1) else None
         return now
 
     def vacate(self, slot: Slot) -> tuple[list[Item], list[Item]]:
@@ -181,6 +202,16 @@ class Pool:
             self._metrics.failed_batch(self._clock() - batch.started)
         owed = [item for item in slot.members if item.state is ItemState.RUNNING]
         slot.batch = slot.probe = slot.hungry_since = None
-        slot.preparing.clear()
+        slot.leave_preparing()
         slot.recovery, slot.members, slot.splits = None, (), 0
         return owed, list(batch.items) if batch else []
+
+
+def _within_frame(items: tuple[Item, ...]) -> tuple[Item, ...]:
+    """As many of the first items as one frame holds, one at the least."""
+    total = 0
+    for number, item in enumerate(items):
+        total += wire_bytes(item)
+        if number and total > FRAME_BYTES:
+            return items[:number]
+    return items

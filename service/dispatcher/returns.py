@@ -13,16 +13,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from service.core.admission import RETRY_LEAST_S
 from service.core.errors import problem
 from service.core.isolation import FaultSort, Recovery, Verdict
 from service.core.item import ItemState
 from service.core.lifecycle import CrashLoop
 from service.dispatcher.pool import Pool
-from service.dispatcher.slots import Slot, refusal_of, retire, ticket_of
+from service.dispatcher.slots import Batch, Slot, refusal_of, retire, ticket_of
 from service.logs import get_log
 from service.metrics import Metrics
 from service.worker.wire import Fault, Probed, Result, Trace
 from service.workers import Loss
+
+MOST_UNITS = 2**40
+"""No batch is so large; a worker that says so is broken."""
 
 LOGGED_IDS = 8
 """Most request ids in one log line of a failed batch."""
@@ -49,11 +53,7 @@ class Returns:
     def result(self, slot: Slot, frame: Result) -> None:
         """A batch was answered."""
         batch, plan = slot.batch, self._pool.plan
-        fits = batch is not None and (frame.batch, len(frame.outputs)) == (
-            batch.id,
-            len(batch.items),
-        )
-        if batch is None or plan is None or not fits:
+        if batch is None or plan is None or not _fits(frame, batch):
             self.broken(slot)
             return
         now = self._pool.end_batch(slot)
@@ -80,8 +80,13 @@ class Returns:
             else:
                 get_log().error("model.error", id=ticket.ask.request_id, reason="not_finite")
                 ticket.refuse(problem("model_error"), item)
-        self._crash_loop.good_batch()
-        self._pool.circuit.good_batch(now, slot.generation)
+        if any(frame.outputs):
+            self._crash_loop.good_batch()
+            self._pool.circuit.good_batch(now, slot.generation)
+        elif slot.recovery is None:
+            # Not one usable answer: the canary tells whether the model is still in its senses.
+            budget = self._pool.budget
+            slot.recovery = Recovery(batch.items[:1], FaultSort.ERROR, budget=budget)
         self._pool.feed()
 
     def fault(self, slot: Slot, frame: Fault) -> None:
@@ -90,8 +95,6 @@ class Returns:
         if batch is None or frame.batch != batch.id:
             self.broken(slot)
             return
-        now = self._pool.end_batch(slot)
-        self._metrics.failed_batch(now - batch.started)
         slot.trace = frame.trace
         ids = [ticket_of(item).ask.request_id for item in batch.items[:LOGGED_IDS]]
         note = {"note": frame.message} if frame.kind == "error" and frame.message else {}
@@ -104,9 +107,11 @@ class Returns:
             **note,
             **_where(frame.trace),
         )
-        if frame.kind == "device_lost":
+        if frame.kind == "device_lost":  # the batch stays: its members ended the worker
             slot.worker.kill(Loss.DEVICE_LOST)
             return
+        now = self._pool.end_batch(slot)
+        self._metrics.failed_batch(now - batch.started)
         sort = FaultSort(frame.kind)
         if sort is FaultSort.OOM:
             self._metrics.oom("failed" if len(batch.items) == 1 else "split")
@@ -136,16 +141,15 @@ class Returns:
         now = self._pool.end_batch(slot)
         if not frame.ok:
             get_log().error("canary.failed", worker=slot.worker.index, **_where(frame.trace))
-        restart = False
-        if slot.recovery is not None:
-            self._carry_out(slot, slot.recovery.canary(ok=frame.ok), "isolate")
-            if not frame.ok:
-                self._pool.circuit.confirmed_failure(now, slot.generation)
-        else:
-            restart = self._pool.circuit.probed(now, ok=frame.ok)
         if frame.device_lost:
             slot.worker.kill(Loss.DEVICE_LOST)
-        elif restart:
+        elif slot.recovery is not None:
+            verdicts = slot.recovery.canary(ok=frame.ok)
+            if not frame.ok:
+                self._pool.circuit.confirmed_failure(now, slot.generation)
+            self._carry_out(slot, verdicts, "isolate")
+            self._pool.feed()
+        elif self._pool.circuit.probed(now, ok=frame.ok):
             slot.worker.kill(Loss.PROBE_FAILED)
         else:
             self._pool.feed()
@@ -174,7 +178,21 @@ class Returns:
                     "model.error", id=ticket.ask.request_id, reason="raised", **_where(slot.trace)
                 )
             at = pointer or ticket.pointer(item)
-            ticket.refuse(refusal_of(verdict.code, at, verdict.message, verdict.limit), item)
+            again_s = None
+            if verdict.code == "circuit_open":
+                again_s = max(RETRY_LEAST_S, self._pool.circuit.retry_after_s(self._clock()))
+            refusal = refusal_of(verdict.code, at, verdict.message, verdict.limit, again_s)
+            ticket.refuse(refusal, item)
+
+
+def _fits(frame: Result, batch: Batch) -> bool:
+    """Whether it is the batch's answer, and its counts are possible."""
+    return (
+        frame.batch == batch.id
+        and len(frame.outputs) == len(batch.items)
+        and 0 <= frame.units <= MOST_UNITS
+        and 0 <= frame.padded <= MOST_UNITS
+    )
 
 
 def _where(trace: Trace | None) -> dict[str, object]:

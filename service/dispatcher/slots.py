@@ -15,6 +15,9 @@ from service.dispatcher.tickets import Ticket
 from service.worker.wire import Trace, WireItem
 from service.workers import Worker, WorkerState
 
+_WIRE_OVERHEAD = 64
+"""Bytes of an item's frame beside its contents: id, lengths, tags."""
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:
@@ -41,19 +44,23 @@ class Slot:
 
     Attributes:
         batch: what it runs now; ``probe`` is the canary's number instead.
+        expected_end: when what it runs now should be back.
         recovery: the failed batch that it is working off.
         members: every item that this worker owes an end: the batch it took from the queue.
         trace: where the last failed batch failed, for the log.
         splits: splits of the recovery that were counted already.
         generation: the breaker's, when ``members`` were taken.
         watch: the watchdog's timer.
-        preparing: items that it tokenises, by id.
+        preparing: items that it was given to tokenise and has not answered, by id, in order.
+        heard: when it answered one last, or its line or its batch began or ended.
+        prepare_watch: the timer that looks after ``preparing``.
         hungry_since: since when it has been idle although work waited.
     """
 
     worker: Worker
     batch: Batch | None = None
     probe: int | None = None
+    expected_end: float = 0.0
     recovery: Recovery | None = None
     members: tuple[Item, ...] = ()
     trace: Trace | None = None
@@ -61,6 +68,8 @@ class Slot:
     generation: int = 0
     watch: asyncio.TimerHandle | None = None
     preparing: dict[int, Item] = field(default_factory=dict)
+    heard: float = 0.0
+    prepare_watch: asyncio.TimerHandle | None = None
     hungry_since: float | None = None
 
     @property
@@ -69,15 +78,27 @@ class Slot:
         return self.worker.state is WorkerState.READY
 
     @property
+    def running(self) -> bool:
+        """Whether its worker runs a batch or a canary."""
+        return self.batch is not None or self.probe is not None
+
+    @property
     def idle(self) -> bool:
         """Whether its worker could take a batch now."""
-        return self.ready and self.batch is None and self.probe is None and self.recovery is None
+        return self.ready and not self.running and self.recovery is None
 
     def unwatch(self) -> None:
         """Call the watchdog off."""
         if self.watch is not None:
             self.watch.cancel()
             self.watch = None
+
+    def leave_preparing(self) -> None:
+        """Nothing that it was given to tokenise comes back any more."""
+        self.preparing.clear()
+        if self.prepare_watch is not None:
+            self.prepare_watch.cancel()
+            self.prepare_watch = None
 
     def settle(self) -> None:
         """A recovery is over: whoever was skipped (its client is gone) is done too."""
@@ -103,8 +124,21 @@ def wire_item(item: Item) -> WireItem:
     return WireItem(item.id, item.inputs, item.parameters, item.rehearse, item.media)
 
 
-def refusal_of(code: str, pointer: str, message: str = "", limit: int = 0) -> Problem:
-    """The end of one item as its client reads it; ``pointer`` is the item's place in the body."""
+def wire_bytes(item: Item) -> int:
+    """At most so many bytes go to a worker for it (a character has at most four in UTF-8)."""
+    chars = len(item.inputs)
+    text = chars if item.inputs.isascii() else 4 * chars
+    return text + len(item.parameters) + len(item.media) + len(item.rehearse) + _WIRE_OVERHEAD
+
+
+def refusal_of(
+    code: str,
+    pointer: str,
+    message: str = "",
+    limit: int = 0,
+    retry_after_s: float | None = None,
+) -> Problem:
+    """The end of one item as its client reads it; ``pointer`` is the place in the body at fault."""
     if code == "invalid_input":
         return invalid(pointer, message or "send an input that fits the task", limit=limit or None)
-    return problem(code, limit=limit or None)
+    return problem(code, limit=limit or None, retry_after_s=retry_after_s)

@@ -95,7 +95,9 @@ class Access:
         except Exception as error:  # noqa: BLE001
             # Whatever a bug raises, the client gets an answer and the server goes on.
             fields = error_fields(error)  # not exception(): that logs the message too
-            self._context.log.error("request.failed", id=call.request_id, **fields)  # noqa: TRY400
+            self._context.log.error(  # noqa: TRY400
+                "internal.error", where="request", id=call.request_id, **fields
+            )
             await self._refuse(call, scope, send, Refused(problem("internal_error")))
 
     async def _refuse(self, call: Call, scope: Scope, send: Send, refused: Refused) -> None:

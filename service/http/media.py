@@ -141,7 +141,7 @@ def _from_json(body: bytes) -> Body:
 def _look_again(body: bytes, flaw: Problem) -> Json:
     """The value that a lenient parser sees (NaN, 1e999, lone surrogates), to name the field."""
     try:
-        return json.loads(body)
+        return json.loads(body.decode())  # of bytes it would guess the encoding
     except (ValueError, RecursionError):
         raise Refused(flaw) from None
 

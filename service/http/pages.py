@@ -1,7 +1,8 @@
 """The pages beside predictions: probes, metrics, status, what an error means, what there is.
 
 Laws
-- ``/livez`` never depends on load, worker or model: it answers, so the loop runs.
+- ``/livez`` never depends on load, worker or model: it answers, so the loop runs; it fails only
+  when the process has given up and whoever runs it does not end it.
 - ``/readyz`` asks the dispatcher, whose answer never depends on how full the queue is.
 - Nothing here waits for the model.
 """
@@ -16,6 +17,7 @@ from starlette.responses import Response
 
 from service import NAME
 from service.core.errors import ERRORS, ErrorKind, Refused, problem
+from service.core.lifecycle import ServiceState
 from service.http.context import HttpContext, call_of
 from service.http.keys import KeyFile
 from service.http.routes import Page, Place
@@ -41,9 +43,10 @@ def _probe(good: bool, value: dict[str, object]) -> Response:  # noqa: FBT001
     return _json(value, _OK, _FRESH) if good else _json(value, _UNAVAILABLE, _AGAIN)
 
 
-def livez(_context: HttpContext, _request: Request) -> Response:
-    """The loop is alive."""
-    return _json({"alive": True}, headers=_FRESH)
+def livez(context: HttpContext, _request: Request) -> Response:
+    """The loop is alive, and the process has not given up."""
+    alive = context.dispatcher.state is not ServiceState.FAILED
+    return _probe(alive, {"alive": alive})
 
 
 def readyz(context: HttpContext, _request: Request) -> Response:

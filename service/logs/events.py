@@ -11,7 +11,6 @@ EVENTS: dict[str, str] = {
     "server.draining": "A signal to stop arrived; what is inside finishes.",
     "server.stopped": "The process ends; exit_code says how.",
     "request.done": "A prediction request ended; outcome says how.",
-    "request.failed": "A bug in this server while it served a request: class and frames.",
     "http.done": "Anything but a prediction was answered (debug only).",
     "admission.shed": "Refusals by load that got no line of their own, as counts by code.",
     "worker.started": "A worker process was started.",
@@ -22,7 +21,6 @@ EVENTS: dict[str, str] = {
     "worker.broken": "A worker broke the protocol and is killed.",
     "worker.lost": "A worker process ended or was killed; reason says why.",
     "worker.crash_loop": "Workers died again and again with no good batch between: exit 4.",
-    "model.failed": "The first load of the model failed: exit 3, or 2 for a missing device.",
     "worker.restarting": "A lost worker is started again, after a back-off.",
     "worker.output": "A library printed something in a worker.",
     "canary.failed": "A worker's self-test failed.",
@@ -32,6 +30,6 @@ EVENTS: dict[str, str] = {
     "batch.split": "A batch failed and is run again in parts.",
     "batch.failed": "A batch failed; its members got their errors.",
     "model.error": "The model raised for one input: class and frames.",
-    "internal.error": "A bug in this server outside of a request: class and frames.",
+    "internal.error": "A bug in this server: class and frames; where says in a request or outside.",
     "library.message": "A library logged a warning or an error; its text is left out.",
 }

@@ -7,8 +7,8 @@
         │ back-off        │ exit, broken,   │ exit, broken, killed
         │                 │ load time-out   │
         └── RESTARTING ◀──┴─────────────────┘        stop() from anywhere: STOPPED
-                          FAILED (the model cannot be loaded): restarts too, unless the
-                          service gives up, which it does at the first start
+                          FAILED: the model cannot be loaded; whoever hears it
+                          gives up, or kills it and so has it restarted
 
 Laws
 - Every life ends in exactly one ``lost`` (or in ``stop``), whatever killed it.
@@ -184,20 +184,13 @@ class Supervisor:
         elif isinstance(frame, Result):
             self._deaths = 0
         self._events.received(self, frame)
-        if isinstance(frame, Failed) and self.state is WorkerState.FAILED:
-            self._give_up()
-
-    def _give_up(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-        self._lose(Loss.CRASHED, evidence=False)
 
     def _broken(self) -> None:
         get_log().error("worker.broken", worker=self.index)
         self.kill(Loss.CRASHED)
 
     def _exited(self, code: int) -> None:
-        if self.state in (WorkerState.RESTARTING, WorkerState.STOPPED):
+        if self.state in (WorkerState.RESTARTING, WorkerState.STOPPED, WorkerState.FAILED):
             return  # reported already, or asked for
         if code == -signal.SIGKILL:
             by_kernel = self._cgroup.oom_kills() > self._oom_kills

@@ -24,6 +24,11 @@ Requires-Dist: torch>=2.6
 Requires-Dist: left>=1
 """
 
+WHEEL = """Wheel-Version: 1.0
+Root-Is-Purelib: true
+Tag: py3-none-any
+"""
+
 def prepare_metadata_for_build_editable(folder, settings=None):
     info = pathlib.Path(folder, "seawall-0.0.1.dist-info")
     info.mkdir()
@@ -36,7 +41,7 @@ def build_editable(folder, settings=None, metadata=None):
         wheel.writestr("seawall.pth", os.getcwd())
         info = "seawall-0.0.1.dist-info/"
         wheel.writestr(info + "METADATA", METADATA)
-        wheel.writestr(info + "WHEEL", "Wheel-Version: 1.0\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n")
+        wheel.writestr(info + "WHEEL", WHEEL)
         wheel.writestr(info + "entry_points.txt", "[console_scripts]\\nseawall = stub:main\\n")
         wheel.writestr(info + "RECORD", "")
     return name
@@ -62,10 +67,10 @@ SERVER = '''
 import os, signal, sys
 
 def main():
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: None)
+    ends = {signal.SIGINT, signal.SIGTERM}
+    signal.pthread_sigmask(signal.SIG_BLOCK, ends)
     print("serving", os.getpid(), *sys.argv[1:], flush=True)
-    signal.pause()
+    signal.sigwait(ends)
     print("stopped", flush=True)
 '''
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
 import threading
-import venv
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import distributions
 from pathlib import Path
+from zipfile import ZipFile
 
 import install
 import pytest
@@ -72,15 +76,8 @@ class Lab:
 
     def installed(self) -> dict[str, str]:
         """Name and version of every distribution in the venv but pip and its like."""
-        list_them = (
-            "from importlib.metadata import distributions as d\n"
-            "for x in d(): print(x.metadata['Name'], x.version)"
-        )
-        listed = subprocess.run(
-            [self.project / ".venv/bin/python", "-I", "-c", list_them],
-            check=True, capture_output=True, text=True,
-        )  # fmt: skip
-        found = dict(line.split() for line in listed.stdout.splitlines())
+        site = [str(path) for path in self.project.glob(".venv/lib/python*/site-packages")]
+        found = {each.metadata["Name"]: each.version for each in distributions(path=site)}
         return {k: v for k, v in found.items() if k not in {"pip", "setuptools", "wheel"}}
 
     def program(self, name: str, text: str) -> None:
@@ -89,10 +86,28 @@ class Lab:
         path.chmod(0o755)
 
 
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A venv as the installer makes it, before it has chosen a torch; making one takes long."""
+    lab = Lab(tmp_path_factory.mktemp("made"))
+    assert lab.install().returncode == 1, "there is no torch in that folder"
+    return lab.project / ".venv"
+
+
 @pytest.fixture
-def lab(tmp_path: Path) -> Lab:
-    """A place to install in."""
+def bare(tmp_path: Path) -> Lab:
+    """A place to install in, with nothing done yet."""
     return Lab(tmp_path)
+
+
+@pytest.fixture
+def lab(bare: Lab, made: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
+    """A place to install in, with a venv that is just made."""
+    shutil.copytree(made, bare.project / ".venv", symlinks=True)
+    monkeypatch.setattr(install, "ROOT", bare.project)
+    stamp = bare.project / ".venv" / install.STAMP.name
+    stamp.write_text(json.dumps({"place": install.place("auto")}))
+    return bare
 
 
 no_driver = pytest.mark.skipif(install.has_driver(), reason="an NVIDIA driver is loaded here")
@@ -133,8 +148,7 @@ def test_only_cuda_build(lab: Lab) -> None:
         assert word in stopped.stderr
     assert "Traceback" not in stopped.stderr
     assert lab.installed() == {}
-    again = lab.install()
-    assert again.returncode == 1, "a run that stopped is not taken for a finished one"
+    assert not (lab.project / ".venv" / install.STAMP.name).exists()
 
 
 @no_driver
@@ -199,68 +213,81 @@ def test_cuda_with_a_driver(lab: Lab) -> None:
 
 
 @no_driver
-def test_driver_that_does_not_answer(lab: Lab) -> None:
-    """A tool of NVIDIA's that finds no driver is no driver."""
-    lab.cuda_torch()
-    lab.program("nvidia-smi", "exit 9")
-    assert lab.install().returncode == 1
+def test_driver_must_answer(bare: Lab, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tool of NVIDIA's that finds no driver is no driver, nor is its absence one."""
+    monkeypatch.setenv("PATH", str(bare.tools))
+    assert not install.has_driver()
+    bare.program("nvidia-smi", "exit 9")
+    assert not install.has_driver()
+    bare.program("nvidia-smi", "echo 'GPU 0: a card'")
+    assert install.has_driver()
 
 
-def test_system_torch(lab: Lab, tmp_path: Path) -> None:
-    """TORCH=system uses the torch of the Python that runs the installer, whatever its version."""
-    lab.cuda_torch()
-    base = tmp_path / "base"
-    venv.create(base, with_pip=False, symlinks=True)
-    missing = lab.install(TORCH="system", python=base / "bin" / "python")
-    assert missing.returncode == 1
-    assert "TORCH=system" in missing.stderr
+def test_system_torch(bare: Lab, tmp_path: Path) -> None:
+    """TORCH=system uses the torch that python3 has, whatever its version, and installs none."""
+    bare.cuda_torch()
     make_wheel(tmp_path, "torch", "2.9.1+cu128", requires=["left"])
-    site = lab.project / "system-site"
-    subprocess.run(
-        [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target",
-         str(site), str(tmp_path / "torch-2.9.1+cu128-py3-none-any.whl")],
-        check=True, env=lab.env,
-    )  # fmt: skip
-    done = lab.install(TORCH="system", PYTHONPATH=str(site))
+    site = bare.project / "system-site"
+    with ZipFile(tmp_path / "torch-2.9.1+cu128-py3-none-any.whl") as wheel:
+        wheel.extractall(site)
+    done = bare.install(TORCH="system", PYTHONPATH=str(site))
     assert done.returncode == 0, done.stderr
     assert "2.9.1+cu128" in done.stdout
-    assert "torch" not in lab.installed()
-    assert lab.installed()["left"] == "1.0"
+    assert bare.installed() == {"seawall": "0.0.1", "left": "1.0"}
+
+
+def test_system_without_torch(bare: Lab) -> None:
+    """TORCH=system with a Python that cannot import torch says so and installs nothing."""
+    bare.cuda_torch()
+    broken = bare.project / "broken"
+    broken.mkdir()
+    (broken / "torch.py").write_text("raise ImportError('no such library')")
+    stopped = bare.install(TORCH="system", PYTHONPATH=str(broken))
+    assert stopped.returncode == 1
+    assert "TORCH=system: torch does not import" in stopped.stderr
+    assert bare.installed() == {}
 
 
 @pytest.mark.parametrize(
     "purpose,torch,words",
     [("fly", "", "usage"), ("serve", "gpu", "TORCH must be one of auto, cuda, system")],
 )
-def test_wrong_use(lab: Lab, purpose: str, torch: str, words: str) -> None:
+def test_wrong_use(bare: Lab, purpose: str, torch: str, words: str) -> None:
     """A wrong purpose or a wrong TORCH is refused in one line, before anything is made."""
-    refused = lab.install(purpose, TORCH=torch)
+    refused = bare.install(purpose, TORCH=torch)
     assert refused.returncode == 1
     assert words in refused.stderr
     assert len(refused.stderr.splitlines()) == 1
-    assert not (lab.project / ".venv").exists()
+    assert not (bare.project / ".venv").exists()
 
 
-def test_make_serve_hands_over(lab: Lab) -> None:
+@pytest.mark.parametrize("ends", [signal.SIGTERM, signal.SIGINT])
+def test_make_serve_hands_over(lab: Lab, ends: signal.Signals) -> None:
     """``make serve`` passes the flags on and gives way to the server, which signals then reach."""
-    make = require_tool("make")
     lab.cpu_torch()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        with subprocess.Popen(
-            [make, "serve", "ARGS=--bind 127.0.0.1:0 --log-level debug", f"PYTHON={sys.executable}"],
-            cwd=lab.project, env=lab.env, stdout=subprocess.PIPE, text=True, start_new_session=True,
-        ) as server:  # fmt: skip
-            assert server.stdout is not None
-            words = next(line for line in server.stdout if line.startswith("serving")).split()
-            assert words[2:] == ["--bind", "127.0.0.1:0", "--log-level", "debug"]
-            if number == signal.SIGTERM:
-                os.kill(int(words[1]), number)  # as a supervisor would
-                expected = 0
-            else:
-                os.killpg(server.pid, number)  # as a terminal does
-                expected = -signal.SIGINT
-            assert server.stdout.read().splitlines()[0] == "stopped"
-            assert server.wait(timeout=60) in {expected, 2}
+    command = [
+        require_tool("make"),
+        "serve",
+        f"PYTHON={sys.executable}",
+        "ARGS=--bind :0 --drain 5",
+    ]
+    with subprocess.Popen(
+        command, cwd=lab.project, env=lab.env, stdout=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as make:  # fmt: skip
+        try:
+            lines = iter(make.stdout or ())
+            words = next(line for line in lines if line.startswith("serving")).split()
+            assert words[2:] == ["serve", "--bind", ":0", "--drain", "5"]
+            if ends == signal.SIGTERM:  # as a supervisor does
+                os.kill(int(words[1]), ends)
+            else:  # as a terminal does
+                os.killpg(make.pid, ends)
+            assert next(lines) == "stopped\n"
+            assert (make.wait(timeout=60) == 0) == (ends == signal.SIGTERM)
+        finally:
+            with suppress(ProcessLookupError):
+                os.killpg(make.pid, signal.SIGKILL)
 
 
 class wheel_server:  # noqa: N801 - used as a statement

@@ -83,8 +83,8 @@ def test_unwanted_download(line: str, expected: bool) -> None:
 
 @pytest.mark.parametrize(
     "value,expected",
-    [("", "auto"), (" ", "auto"), ("auto", "auto"), ("CUDA", "cuda"), ("system", "system"), ("gpu", None)],
-)  # fmt: skip
+    [("", "auto"), (" ", "auto"), ("CUDA", "cuda"), ("system", "system"), ("gpu", None)],
+)
 def test_torch_choice(value: str, expected: str | None) -> None:
     """TORCH is one of the choices in any case, empty means auto, anything else is refused."""
     assert torch_choice(value) == expected

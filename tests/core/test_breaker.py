@@ -200,18 +200,29 @@ def test_good_canary_while_closed_takes_no_failure_back() -> None:
 
 
 def test_restart_is_wanted_after_ten_bad_canaries_in_a_row() -> None:
-    """Ten bad canaries in a row ask for a restart once; a good one in between starts anew."""
+    """Every ten bad canaries in a row ask for a restart; a good one in between starts anew."""
     breaker = _opened()
-    for _ in range(RESTART_CANARIES - 1):
+    for begin in ("opened", "good canary", "restarted"):
+        if begin == "good canary":
+            breaker.canary(0.0, ok=True)
+        for _ in range(9):
+            breaker.canary(0.0, ok=False)
+            assert not breaker.wants_restart
+        if begin == "opened":
+            continue
         breaker.canary(0.0, ok=False)
-    breaker.canary(0.0, ok=True)
-    for _ in range(RESTART_CANARIES - 1):
-        breaker.canary(0.0, ok=False)
+        assert breaker.wants_restart
+        breaker.restarted()
         assert not breaker.wants_restart
-    breaker.canary(0.0, ok=False)
-    assert breaker.wants_restart
-    breaker.restarted()
-    assert not breaker.wants_restart
+
+
+def test_half_open_arms_its_own_probe() -> None:
+    """The next canary of a trial is a probe time after it began, not left from before."""
+    breaker = _opened(now=0.0)
+    breaker.canary(50.0, ok=True)
+    due = breaker.next_probe()
+    assert due is not None
+    assert 50.9 <= due <= 51.1
 
 
 def test_only_half_open_limits_batches() -> None:

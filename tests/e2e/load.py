@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,15 +22,19 @@ class Answer:
     headers: dict[str, str] = field(default_factory=dict)
     body: bytes = b""
     seconds: float = 0.0
+    at: float = 0.0
+    """When it was complete, by the monotonic clock."""
 
     @property
     def json(self) -> Any:
-        """The body as JSON."""
-        return json.loads(self.body)
+        """The body as JSON of a strict parser."""
+        return json.loads(self.body, parse_constant=_no_constant)
 
     @property
     def code(self) -> str:
-        """``ok`` or the problem's code."""
+        """``ok``, the problem's code, or ``nothing`` for no answer."""
+        if self.status == 0:
+            return "nothing"
         return "ok" if self.status == 200 else str(self.json["code"])
 
 
@@ -55,22 +61,24 @@ class Call:
 async def send(port: int, call: Call) -> Answer:
     """Send one request and read its whole answer."""
     start = time.monotonic()
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    raw = b""
     try:
-        writer.write(call.wire(f"127.0.0.1:{port}"))
-        raw = await reader.read()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(call.wire(f"127.0.0.1:{port}"))
+            raw = await reader.read()
+        finally:
+            writer.close()
     except ConnectionError:
-        raw = b""
-    finally:
-        writer.close()
-    seconds = time.monotonic() - start
+        pass
+    at = time.monotonic()
     head, _, body = raw.partition(b"\r\n\r\n")
     first, *rest = head.decode("latin-1").split("\r\n")
     if not first:
-        return Answer(0, seconds=seconds)
+        return Answer(0, seconds=at - start, at=at)
     pairs = (line.partition(":") for line in rest)
     headers = {name.strip().lower(): value.strip() for name, _, value in pairs}
-    return Answer(int(first.split()[1]), headers, body, seconds)
+    return Answer(int(first.split()[1]), headers, body, at - start, at)
 
 
 def at_once(port: int, calls: Sequence[Call]) -> list[Answer]:
@@ -81,3 +89,21 @@ def at_once(port: int, calls: Sequence[Call]) -> list[Answer]:
         return await asyncio.wait_for(asyncio.gather(*sends), LIMIT_S)
 
     return asyncio.run(everything())
+
+
+def in_background(port: int, calls: Sequence[Call]) -> Future[list[Answer]]:
+    """The same on a thread of its own."""
+    answers: Future[list[Answer]] = Future()
+
+    def work() -> None:
+        try:
+            answers.set_result(at_once(port, calls))
+        except BaseException as error:  # noqa: BLE001  it belongs to whoever asks for the answers
+            answers.set_exception(error)
+
+    threading.Thread(target=work, daemon=True).start()
+    return answers
+
+
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} is no JSON")

@@ -11,16 +11,27 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
 import httpx
 import psutil
 
+from tests.e2e.load import Answer, Call, in_background
+from tests.tools import ROOT
+
 LONG_S = 120.0
 """Generous: the machine may be busy; nothing waits so long unless it is broken."""
 
 PAUSE_S = 0.02
+
+GOOD_TEXT = "a healthy [MASK] text"
+"""Fits every model of these tests."""
+
+HOLD_MS = 1000
+"""How long a worker is kept busy while a batch gathers behind it."""
 
 
 def clean_environment(**extra: str) -> dict[str, str]:
@@ -40,6 +51,60 @@ def wait_for(condition: Callable[[], Any], what: str, limit_s: float = LONG_S) -
             return found
         time.sleep(PAUSE_S)
     raise AssertionError(f"waited {limit_s:.0f} s in vain for {what}")
+
+
+def alive(pid: int) -> bool:
+    """Whether a process of that id runs (one that nobody has waited for yet does not)."""
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What a server that ended by itself left behind."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def lines(self) -> list[dict[str, Any]]:
+        """Its log."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+    @property
+    def errors(self) -> list[dict[str, Any]]:
+        """The log lines of a level from error on."""
+        return [line for line in self.lines if line["level"] in {"error", "critical"}]
+
+    def events(self) -> list[str]:
+        """The events of the log, in order."""
+        return [line["event"] for line in self.lines]
+
+
+def run_to_end(*flags: str, env: dict[str, str] | None = None) -> Ended:
+    """Run a server that must end by itself."""
+    done = subprocess.run(
+        [sys.executable, "-m", "service", "serve", "--log-format", "json", *flags],
+        env=clean_environment(**(env or {})),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=LONG_S,
+    )
+    return Ended(done.returncode, done.stdout, done.stderr)
+
+
+def scripted(script: dict[str, Any], *flags: str) -> tuple[str, ...]:
+    """The command of a server whose workers obey a script (``stubbed``)."""
+    program = (sys.executable, "-m", "tests.e2e.stubbed", json.dumps(script))
+    return (
+        *program, "--bind", "127.0.0.1:0", "--log-format", "json", "--model", "synthetic:cpu",
+        *flags,
+    )  # fmt: skip
 
 
 class Server:
@@ -68,10 +133,12 @@ class Server:
         )  # fmt: skip
         self.process = subprocess.Popen(
             command,
+            cwd=ROOT,
             env=clean_environment(**(env or {})),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
+            start_new_session=True,
         )
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -86,8 +153,10 @@ class Server:
 
     def __enter__(self) -> Self:
         try:
-            started = wait_for(lambda: self.event("server.started") or self.dead, "the port")
-            assert started is not True, b"".join(self.raw).decode()
+            wait_for(lambda: self.event("server.started") or self.dead, "the port")
+            started = self.event("server.started")
+            assert started is not None, self.text
+            self.pid = int(started["pid"])
             self.url: str = started["address"]
             self.client = httpx.Client(base_url=self.url, timeout=LONG_S)
             if self._ready:
@@ -118,57 +187,90 @@ class Server:
         return int(self.url.rpartition(":")[2])
 
     @property
+    def text(self) -> str:
+        """Everything that it has printed so far."""
+        return b"".join(self.raw).decode()
+
+    @property
     def worker_pid(self) -> int:
-        """The process id of its only worker."""
-        [worker] = self.status()["workers"]
-        return int(worker["pid"])
+        """The process id of its only worker, once there is one."""
 
-    def event(self, name: str) -> dict[str, Any] | None:
-        """The first log line of that event."""
-        return next(iter(self.events(name)), None)
+        def pid() -> int | None:
+            [worker] = self.status()["workers"]
+            found: int | None = worker["pid"]
+            return found
 
-    def events(self, name: str) -> Iterator[dict[str, Any]]:
-        """Every log line of that event so far."""
-        return (line for line in list(self.lines) if line.get("event") == name)
+        return int(wait_for(pid, "a worker"))
+
+    # ------------------------------------------------------------------ its log
+
+    def event(self, name: str, **fields: Any) -> dict[str, Any] | None:
+        """The first log line of that event with those fields."""
+        return next(iter(self.events(name, **fields)), None)
+
+    def events(self, name: str, **fields: Any) -> Iterator[dict[str, Any]]:
+        """Every log line of that event with those fields so far."""
+        return (
+            line
+            for line in list(self.lines)
+            if line.get("event") == name
+            and all(line.get(key) == value for key, value in fields.items())
+        )
 
     def wait_event(self, name: str, **fields: Any) -> dict[str, Any]:
         """Wait for a log line of that event with those fields."""
-
-        def found() -> dict[str, Any] | None:
-            for line in self.events(name):
-                if all(line.get(key) == value for key, value in fields.items()):
-                    return line
-            return None
-
-        line: dict[str, Any] = wait_for(found, f"the event {name} {fields}")
+        line: dict[str, Any] = wait_for(
+            lambda: self.event(name, **fields), f"the event {name} {fields}"
+        )
         return line
+
+    # ------------------------------------------------------------------ its state
+
+    def get(self, path: str) -> httpx.Response:
+        """GET a page."""
+        return self.client.get(path)
 
     def wait_ready(self) -> None:
         """Wait until ``/readyz`` says yes."""
-        wait_for(lambda: self.dead or self.client.get("/readyz").status_code == 200, "readiness")
-        assert not self.dead, b"".join(self.raw).decode()
+        wait_for(lambda: self.dead or self.get("/readyz").status_code == 200, "readiness")
+        assert not self.dead, self.text
+
+    def wait_running(self) -> None:
+        """Wait until a worker runs a batch."""
+        wait_for(lambda: self.status()["workers"][0]["running_items"], "a running batch")
+
+    def wait_depth(self, items: int) -> None:
+        """Wait until so many items stand in the queue."""
+        wait_for(lambda: self.status()["queue"]["depth"] >= items, f"{items} items in the queue")
 
     def status(self) -> dict[str, Any]:
         """What ``/status`` says."""
-        body: dict[str, Any] = self.client.get("/status").json()
+        body: dict[str, Any] = self.get("/status").json()
         return body
 
-    def predict(self, text: str, **headers: str) -> httpx.Response:
-        """POST a raw text."""
-        return self.client.post("/", content=text.encode(), headers=headers)
-
-    def predict_json(self, body: Any, **headers: str) -> httpx.Response:
-        """POST a JSON body."""
-        return self.client.post("/", json=body, headers=headers)
+    @property
+    def breaker(self) -> str:
+        """Where the breaker is."""
+        return str(self.status()["breaker"]["state"])
 
     def metric(self, name: str, **labels: str) -> float:
-        """The value of one series; 0.0 if it is not there fails, so ask for what exists."""
+        """The value of one series, a series that is not there is an error."""
         wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        for line in self.client.get("/metrics").text.splitlines():
+        for line in self.get("/metrics").text.splitlines():
             series, _, value = line.rpartition(" ")
             if series.partition("{")[0] == name and all(label in series for label in wanted):
                 return float(value)
         raise AssertionError(f"no series {name} {labels}")
+
+    def outcomes(self) -> dict[str, int]:
+        """How often prediction requests ended in each way, without those that never did."""
+        counted: dict[str, int] = {}
+        for line in self.get("/metrics").text.splitlines():
+            if line.startswith("seawall_requests_total{"):
+                series, _, value = line.rpartition(" ")
+                if float(value):
+                    counted[series.split('"')[1]] = int(float(value))
+        return counted
 
     def wait_idle(self) -> None:
         """Wait until nothing is inside any more; gauges that never fall fail here."""
@@ -183,17 +285,48 @@ class Server:
     def healthy(self) -> None:
         """The next plain request is right, probes answer, gauges are back at 0."""
         self.wait_idle()
-        assert self.client.get("/livez").status_code == 200
-        assert self.client.get("/metrics").status_code == 200
-        assert self.predict("a healthy [MASK] text").status_code == 200
+        assert self.get("/livez").status_code == 200
+        assert self.get("/metrics").status_code == 200
+        self.wait_ready()
+        answer = self.predict(GOOD_TEXT)
+        assert answer.status_code == 200, answer.text
 
     def children(self) -> list[psutil.Process]:
         """Its child processes."""
-        return psutil.Process(self.process.pid).children(recursive=True)
+        return psutil.Process(self.pid).children(recursive=True)
+
+    # ------------------------------------------------------------------ asking it
+
+    def predict(self, text: str, **headers: str) -> httpx.Response:
+        """POST a raw text."""
+        return self.client.post("/", content=text.encode(), headers=_named(headers))
+
+    def predict_json(self, body: Any, **headers: str) -> httpx.Response:
+        """POST a JSON body."""
+        return self.client.post("/", json=body, headers=_named(headers))
+
+    def send(self, *calls: Call) -> Future[list[Answer]]:
+        """Send requests at the same moment and go on; the future has their answers, in order."""
+        return in_background(self.port, calls)
+
+    def in_one_batch(self, *calls: Call, hold_ms: int = HOLD_MS) -> list[Answer]:
+        """Send requests while the worker is kept busy, so that they wait for it together.
+
+        Needs rehearsal. The calls must be of one input each.
+        """
+        holder = self.send(Call(GOOD_TEXT, {"X-Rehearse-Fault": f"slow={hold_ms}"}))
+        self.wait_running()
+        sent = self.send(*calls)
+        self.wait_depth(len(calls))
+        assert not holder.done(), "too slow: the worker was free before all of them had arrived"
+        assert holder.result()[0].status == 200
+        return sent.result()
+
+    # ------------------------------------------------------------------ its end
 
     def terminate(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal."""
-        self.process.send_signal(number)
+        """Send a signal to the server's own process."""
+        os.kill(self.pid, number)
 
     def wait(self, limit_s: float = LONG_S) -> int:
         """Wait for its end; returns the exit code, with every log line read."""
@@ -202,9 +335,13 @@ class Server:
         return code
 
     def kill(self) -> None:
-        """End it at once, whatever it does."""
-        if not self.dead:
-            self.process.kill()
+        """End it and whatever it has started, at once."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGKILL)
         self.wait()
         if self.process.stdout is not None:
             self.process.stdout.close()
+
+
+def _named(headers: dict[str, str]) -> dict[str, str]:
+    return {name.replace("_", "-"): value for name, value in headers.items()}

@@ -26,6 +26,7 @@ from service.core.admission import Ask
 from service.core.errors import Problem, Refused
 from service.core.errors import Stage as Step
 from service.core.item import Item, ItemState
+from service.core.lifecycle import ServiceState
 from service.core.limits import Limits, derive
 from service.dispatcher import Dispatcher, Ticket
 from service.http import HttpContext, build_app, build_metrics_app
@@ -57,6 +58,7 @@ class ScriptedDispatcher:
         self.int_facts = {"vocab_size": VOCABULARY, "max_tokens": MAX_TOKENS}
         self.draining = False
         self.ever_ready = True
+        self.state = ServiceState.READY
         self.readiness = (True, "ready for traffic")
         self.gate_says: Problem | None = None
         self.admit_says: Problem | None = None
@@ -140,7 +142,7 @@ class Stage:
         self.context = HttpContext(
             settings=self.settings,
             metrics=self.metrics,
-            dispatcher=cast(Dispatcher, self.dispatcher),
+            dispatcher=cast("Dispatcher", self.dispatcher),
             task=TASKS["fill-mask"],
             log=structlog.wrap_logger(
                 None,
@@ -348,6 +350,15 @@ def serving(stage: Stage, loop: str = "uvloop") -> Iterator[Served]:
         server.should_exit = True
         thread.join(20)
         assert not thread.is_alive(), "the server did not stop"
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Let the loop run until a condition holds."""
+    for _ in range(1_000):
+        if condition():
+            return
+        await asyncio.sleep(0)
+    raise AssertionError("it never came so far")
 
 
 def eventually(condition: Callable[[], bool], what: str, within_s: float = 20.0) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -96,7 +95,8 @@ def test_not_quite_injected(name: str) -> None:
 
 def test_only_the_arguments_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither loading nor constructing looks at the process's own environment."""
-    monkeypatch.setitem(os.environ, "SEAWALL_QUEUE_LIMIT", "7")
+    for name in ("SEAWALL_QUEUE_LIMIT", "QUEUE_LIMIT"):
+        monkeypatch.setenv(name, "7")
     assert load_settings([], {}).queue_limit == Settings().queue_limit == 256
 
 

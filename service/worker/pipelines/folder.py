@@ -32,7 +32,7 @@ def find_folder(model: str, revision: str, *, trust_remote_code: bool) -> Path:
         CannotLoad: there is none, or it cannot be reached.
     """
     folder = Path(model).expanduser()
-    if folder.is_dir():
+    if model and folder.is_dir():
         return folder
     if folder.exists() or not _HUB_ID.fullmatch(model):
         raise CannotLoad("model_not_found", "The model folder does not exist.")

@@ -77,6 +77,7 @@ class StockPipeline:
             and "attention_mask" in pipe.tokenizer.model_input_names
         )
         self._collate = pad_collate_fn(pipe.tokenizer, None) if self.batchable else None
+        self._canary: PreparedInput | None = None
         self._facts: Facts | None = None
 
     # -- for subclasses --------------------------------------------------------------------------
@@ -118,8 +119,14 @@ class StockPipeline:
             ]
 
     def canary(self) -> Answer:
-        """The self-test's answer."""
-        return self.run([self.prepare(self.text(self.task.canary), b"", {})])[0]
+        """The self-test's answer; its input was prepared once, the model thread must not do it.
+
+        Raises:
+            RuntimeError: asked before :meth:`warm_up`.
+        """
+        if self._canary is None:
+            raise RuntimeError("not warmed up")
+        return self.run([self._canary])[0]
 
     def release(self) -> None:
         """Empty the device's cache; a device that is lost has none."""
@@ -182,6 +189,7 @@ class StockPipeline:
         tokenizer = self.pipe.tokenizer
         self.max_tokens = length_limit(self.pipe.model, tokenizer)
         example = self.prepare(self.text(self.task.example), b"", {})
+        self._canary = self.prepare(self.text(self.task.canary), b"", {})
         payload: Payload = example.payload
         with torch.inference_mode():
             self.learn(self.forward([payload]))

@@ -1,0 +1,30 @@
+"""Servers that several tests share: a start with the real model costs seconds of every core."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.server import Server
+
+PATIENT = ("--deadline-ms", "60000", "--max-wait-ms", "60000")
+"""Nobody is late and nobody is refused for the predicted wait, however slow the machine is."""
+
+
+@pytest.fixture(scope="session")
+def model_server() -> Iterator[Server]:
+    """The packaged model behind a patient server that can rehearse faults and logs everything."""
+    flags = ("--rehearsal", "--queue-limit", "1000", "--batch-ms", "1000", "--log-level", "debug")
+    with Server(*PATIENT, *flags) as server:
+        yield server
+
+
+@pytest.fixture
+def model(model_server: Server) -> Iterator[Server]:
+    """The same, and after the test it is as healthy as before."""
+    worker = model_server.worker_pid
+    yield model_server
+    model_server.healthy()
+    assert model_server.worker_pid == worker
+    assert model_server.breaker == "closed"
