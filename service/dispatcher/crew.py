@@ -59,12 +59,18 @@ class Crew:
 
     Args:
         settings: the settings in force.
-        pool, preparing, returns: the rooms next door.
+        pool, returns: the rooms next door.
         metrics: where lives and samples are counted.
         clock: the one clock.
         crash_loop: counts deaths.
         suspects: inputs that were running when a worker was killed.
         on_fatal: called with an exit code when the process must give up.
+
+    Attributes:
+        preparing: the items that its workers prepare.
+        facts: what the last worker that became ready knows of its model.
+        failed: whether it gave up.
+        reload_s: how long the last loss, or the start, lasted until the worker was ready.
     """
 
     def __init__(
@@ -72,7 +78,6 @@ class Crew:
         *,
         settings: Settings,
         pool: Pool,
-        preparing: Preparing,
         returns: Returns,
         metrics: Metrics,
         clock: Callable[[], float],
@@ -80,13 +85,13 @@ class Crew:
         suspects: Suspects,
         on_fatal: Callable[[int], None],
     ) -> None:
+        self.preparing = Preparing(pool, metrics, clock)
         self.facts: Facts | None = None
         self.failed = False
         self.reload_s = FIRST_RELOAD_S
         self._settings = settings
         self._pool = pool
         self._queue = pool.queue
-        self._preparing = preparing
         self._returns = returns
         self._metrics = metrics
         self._clock = clock
@@ -126,9 +131,9 @@ class Crew:
         slot = self._pool.slot_of(worker)
         match frame:
             case Prepared():
-                self._preparing.prepared(slot, frame)
+                self.preparing.prepared(slot, frame)
             case Unfit():
-                self._preparing.unfit(slot, frame)
+                self.preparing.unfit(slot, frame)
             case Result():
                 self._returns.result(slot, frame)
             case Fault():
@@ -176,7 +181,7 @@ class Crew:
         if self._crash_loop.death(now):
             get_log().critical("worker.crash_loop", exit_code=EXIT_CRASH_LOOP)
             self._give_up(EXIT_CRASH_LOOP)
-        self._preparing.prepare_rest()
+        self.preparing.prepare_rest()
         self._pool.feed()
 
     def _ready(self, slot: Slot, facts: Facts) -> None:
@@ -201,7 +206,7 @@ class Crew:
             load_s=round(facts.load_s, 3),
         )
         self._pool.circuit.worker_ready(now)
-        self._preparing.prepare_rest()
+        self.preparing.prepare_rest()
         self._pool.feed()
 
     def _load_failed(self, worker: Worker, frame: Failed) -> None:

@@ -22,7 +22,6 @@ from service.dispatcher.circuit import Circuit
 from service.dispatcher.crew import Crew
 from service.dispatcher.intake import Intake
 from service.dispatcher.pool import Pool
-from service.dispatcher.preparing import Preparing
 from service.dispatcher.returns import Returns
 from service.dispatcher.slots import ticket_of
 from service.dispatcher.tickets import Ticket
@@ -74,11 +73,9 @@ class Dispatcher:
         self.pool = Pool(self.queue, metrics, clock, self.observe)
         self.circuit = Circuit(breaker, metrics, self._refuse_waiting, self.pool.feed)
         self.pool.circuit = self.circuit
-        self.preparing = Preparing(self.pool, metrics, clock)
         self.crew = Crew(
             settings=settings,
             pool=self.pool,
-            preparing=self.preparing,
             returns=Returns(self.pool, metrics, clock, crash_loop),
             metrics=metrics,
             clock=clock,
@@ -159,7 +156,7 @@ class Dispatcher:
         self.tickets.add(ticket)
         self._all_out.clear()
         for item in ticket.items:
-            self.preparing.prepare(item)
+            self.crew.preparing.prepare(item)
         self.observe()
         return ticket
 
@@ -216,7 +213,7 @@ class Dispatcher:
             elif item.state is ItemState.RUNNING:
                 item.abandoned = True
         if gone:
-            self.preparing.forget(gone)
+            self.crew.preparing.forget(gone)
         self.observe()
 
     def _out(self, ticket: Ticket) -> None:
@@ -225,6 +222,9 @@ class Dispatcher:
             self._all_out.set()
 
     def _refuse_waiting(self) -> None:
+        """The breaker opened: it is told to whoever waits, unless they wait for a new worker."""
+        if not self.pool.ready_slots():
+            return  # the workers' story comes first: who can wait for the reload stays
         again_s = max(RETRY_LEAST_S, self.circuit.retry_after_s(self.clock()))
         refusal = problem("circuit_open", retry_after_s=again_s)
         for ticket in dict.fromkeys(ticket_of(item) for item in self.queue):

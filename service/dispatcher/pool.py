@@ -17,7 +17,7 @@ from itertools import count
 
 from service.core.admission import rest_of_batch
 from service.core.batching import LOOK_AHEAD, Pick, pick
-from service.core.errors import Stage, problem
+from service.core.errors import Stage
 from service.core.isolation import CanaryStep, RunStep
 from service.core.item import Item, ItemState
 from service.core.memory import MemoryBudget, padded_units
@@ -142,7 +142,7 @@ class Pool:
             )
             late = self._late(choice)
             for ticket in late:
-                ticket.refuse(problem("deadline_exceeded", stage=Stage.QUEUED))
+                ticket.late(Stage.QUEUED)
             # A request that is late has taken all of its list with it.
             items = tuple(item for item in choice.items if item in self.queue)
             if items or not late:

@@ -20,7 +20,7 @@ from collections.abc import Callable, Sequence
 from service.core.errors import problem
 from service.core.item import Item, ItemState
 from service.dispatcher.pool import Pool
-from service.dispatcher.slots import Slot, refusal_of, ticket_of, wire_item
+from service.dispatcher.slots import MOST_UNITS, Slot, refusal_of, ticket_of, wire_item
 from service.logs import get_log
 from service.metrics import Metrics
 from service.worker.wire import Prepared, Unfit
@@ -70,6 +70,9 @@ class Preparing:
 
     def prepared(self, slot: Slot, frame: Prepared) -> None:
         """An item is tokenised: it may be run now."""
+        if not 0 <= frame.units <= MOST_UNITS:
+            slot.broken()
+            return
         item = self._answered(slot, frame.id)
         if item is None:
             slot.worker.drop([frame.id])

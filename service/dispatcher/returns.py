@@ -19,14 +19,11 @@ from service.core.isolation import FaultSort, Recovery, Verdict
 from service.core.item import ItemState
 from service.core.lifecycle import CrashLoop
 from service.dispatcher.pool import Pool
-from service.dispatcher.slots import Batch, Slot, refusal_of, retire, ticket_of
+from service.dispatcher.slots import MOST_UNITS, Batch, Slot, refusal_of, retire, ticket_of
 from service.logs import get_log
 from service.metrics import Metrics
 from service.worker.wire import Fault, Probed, Result, Trace
 from service.workers import Loss
-
-MOST_UNITS = 2**40
-"""No batch is so large; a worker that says so is broken."""
 
 LOGGED_IDS = 8
 """Most request ids in one log line of a failed batch."""
@@ -54,7 +51,7 @@ class Returns:
         """A batch was answered."""
         batch, plan = slot.batch, self._pool.plan
         if batch is None or plan is None or not _fits(frame, batch):
-            self.broken(slot)
+            slot.broken()
             return
         now = self._pool.end_batch(slot)
         seconds = now - batch.started
@@ -93,7 +90,7 @@ class Returns:
         """A batch failed as a whole."""
         batch = slot.batch
         if batch is None or frame.batch != batch.id:
-            self.broken(slot)
+            slot.broken()
             return
         slot.trace = frame.trace
         ids = [ticket_of(item).ask.request_id for item in batch.items[:LOGGED_IDS]]
@@ -136,7 +133,7 @@ class Returns:
     def probed(self, slot: Slot, frame: Probed) -> None:
         """A canary came back: of a recovery, or one that was due."""
         if slot.probe is None or frame.probe != slot.probe:
-            self.broken(slot)
+            slot.broken()
             return
         now = self._pool.end_batch(slot)
         if not frame.ok:
@@ -153,11 +150,6 @@ class Returns:
             slot.worker.kill(Loss.PROBE_FAILED)
         else:
             self._pool.feed()
-
-    def broken(self, slot: Slot) -> None:
-        """The worker broke the protocol: whatever it says next is worth nothing."""
-        get_log().error("worker.broken", worker=slot.worker.index)
-        slot.worker.kill(Loss.CRASHED)
 
     def _carry_out(
         self, slot: Slot, verdicts: list[Verdict], reason: str, pointer: str = ""

@@ -12,8 +12,12 @@ from service.core.isolation import Recovery
 from service.core.item import Item, ItemState
 from service.core.limits import Limits
 from service.dispatcher.tickets import Ticket
+from service.logs import get_log
 from service.worker.wire import Trace, WireItem
-from service.workers import Worker, WorkerState
+from service.workers import Loss, Worker, WorkerState
+
+MOST_UNITS = 2**40
+"""No item or batch is so large; a worker that says so is broken."""
 
 _WIRE_OVERHEAD = 64
 """Bytes of an item's frame beside its contents: id, lengths, tags."""
@@ -92,6 +96,11 @@ class Slot:
         if self.watch is not None:
             self.watch.cancel()
             self.watch = None
+
+    def broken(self) -> None:
+        """Its worker broke the protocol: whatever it says next is worth nothing."""
+        get_log().error("worker.broken", worker=self.worker.index)
+        self.worker.kill(Loss.CRASHED)
 
     def leave_preparing(self) -> None:
         """Nothing that it was given to tokenise comes back any more."""

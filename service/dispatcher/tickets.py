@@ -61,6 +61,7 @@ class Ticket:
         self._out = False
         self._infer_s = 0.0
         self._batch_items = 0
+        self._allowed_ms = round((ask.timeout_s or timeout_s) * 1000)
         self._end: asyncio.Future[Reply | Problem | Stage] = loop.create_future()
         self._on_end = on_end
         self._on_out = on_out
@@ -126,8 +127,13 @@ class Ticket:
         """The JSON pointer of one of its items in the request's body."""
         return f"/inputs/{item.index}" if self.ask.is_list else "/inputs"
 
+    def late(self, stage: Stage) -> None:
+        """Its deadline has passed, or cannot be kept any more."""
+        detail = f"The deadline of {self._allowed_ms} ms passed before the answer was there."
+        self._finish(at_stage(problem("deadline_exceeded", detail), stage))
+
     def _expire(self) -> None:
-        self._finish(at_stage(problem("deadline_exceeded"), self.stage))
+        self.late(self.stage)
 
     def _finish(self, end: Reply | Problem | Stage) -> None:
         if self._end.done():

@@ -80,6 +80,11 @@ class Lab:
         found = {each.metadata["Name"]: each.version for each in distributions(path=site)}
         return {k: v for k, v in found.items() if k not in {"pip", "setuptools", "wheel"}}
 
+    def made_for(self, choice: str) -> None:
+        """Have the installer find a venv that was made for this choice of torch."""
+        stamp = self.project / ".venv" / install.STAMP.name
+        stamp.write_text(json.dumps({"place": install.place(choice)}))
+
     def program(self, name: str, text: str) -> None:
         path = self.tools / name
         path.write_text(f"#!/bin/sh\n{text}\n")
@@ -105,8 +110,7 @@ def lab(bare: Lab, made: Path, monkeypatch: pytest.MonkeyPatch) -> Lab:
     """A place to install in, with a venv that is just made."""
     shutil.copytree(made, bare.project / ".venv", symlinks=True)
     monkeypatch.setattr(install, "ROOT", bare.project)
-    stamp = bare.project / ".venv" / install.STAMP.name
-    stamp.write_text(json.dumps({"place": install.place("auto")}))
+    bare.made_for("auto")
     return bare
 
 
@@ -194,6 +198,7 @@ def test_uv_knows_a_cpu_build(lab: Lab, tmp_path: Path) -> None:
 def test_cuda_when_asked_for(lab: Lab) -> None:
     """TORCH=cuda installs the CUDA build without a driver; another choice means another venv."""
     lab.cuda_torch()
+    lab.made_for("cuda")
     done = lab.install(TORCH="cuda")
     assert done.returncode == 0, done.stderr
     assert {"torch": "2.13.0", "triton": "3.7.1"}.items() <= lab.installed().items()
@@ -236,16 +241,17 @@ def test_system_torch(bare: Lab, tmp_path: Path) -> None:
     assert bare.installed() == {"seawall": "0.0.1", "left": "1.0"}
 
 
-def test_system_without_torch(bare: Lab) -> None:
+def test_system_without_torch(lab: Lab) -> None:
     """TORCH=system with a Python that cannot import torch says so and installs nothing."""
-    bare.cuda_torch()
-    broken = bare.project / "broken"
+    lab.cuda_torch()
+    lab.made_for("system")
+    broken = lab.project / "broken"
     broken.mkdir()
     (broken / "torch.py").write_text("raise ImportError('no such library')")
-    stopped = bare.install(TORCH="system", PYTHONPATH=str(broken))
+    stopped = lab.install(TORCH="system", PYTHONPATH=str(broken))
     assert stopped.returncode == 1
     assert "TORCH=system: torch does not import" in stopped.stderr
-    assert bare.installed() == {}
+    assert lab.installed() == {}
 
 
 @pytest.mark.parametrize(
@@ -265,12 +271,8 @@ def test_wrong_use(bare: Lab, purpose: str, torch: str, words: str) -> None:
 def test_make_serve_hands_over(lab: Lab, ends: signal.Signals) -> None:
     """``make serve`` passes the flags on and gives way to the server, which signals then reach."""
     lab.cpu_torch()
-    command = [
-        require_tool("make"),
-        "serve",
-        f"PYTHON={sys.executable}",
-        "ARGS=--bind :0 --drain 5",
-    ]
+    flags = "--bind :0 --drain 5"
+    command = [require_tool("make"), "serve", f"PYTHON={sys.executable}", f"ARGS={flags}"]
     with subprocess.Popen(
         command, cwd=lab.project, env=lab.env, stdout=subprocess.PIPE, text=True,
         start_new_session=True,
@@ -278,7 +280,7 @@ def test_make_serve_hands_over(lab: Lab, ends: signal.Signals) -> None:
         try:
             lines = iter(make.stdout or ())
             words = next(line for line in lines if line.startswith("serving")).split()
-            assert words[2:] == ["serve", "--bind", ":0", "--drain", "5"]
+            assert words[2:] == ["serve", *flags.split()]
             if ends == signal.SIGTERM:  # as a supervisor does
                 os.kill(int(words[1]), ends)
             else:  # as a terminal does

@@ -236,6 +236,29 @@ def test_tight_member_is_left_for_its_own_batch() -> None:
     assert pick([head, tight, easy], NOW, cost=cost, budget=1e6).items == (head, easy)
 
 
+def test_tight_member_bounds_who_joins_after_it() -> None:
+    """Once a tight member is in, nobody joins who would make it late."""
+    tight, easy = waiting_item(units=100.0, deadline=NOW + 0.25), waiting_item(units=100.0)
+    head = waiting_item(units=100.0)
+    choice = pick([head, tight, easy], NOW, cost=_cost(0.0, 0.001), budget=1e6)
+    assert choice.items == (head, tight)
+
+
+def test_exactly_in_time_is_in_time() -> None:
+    """An item that would end at its very deadline is neither given up nor left out."""
+    cost = _cost(0.25, 0.25)
+    head, other = (waiting_item(units=1.0, deadline=NOW + 0.75) for _ in range(2))
+    assert pick([head, other], NOW, cost=cost, budget=1e6).items == (head, other)
+    head.deadline = NOW + 0.5
+    assert pick([head], NOW, cost=cost, budget=1e6, others=1).items == (head,)
+
+
+def test_equal_lengths_always_pay() -> None:
+    """Among equals there is no padding, so even where tokens are dear all of them join."""
+    waiting = [waiting_item(units=100.0) for _ in range(5)]
+    assert list(pick(waiting, NOW, cost=CPU_LIKE, budget=500.0).items) == waiting
+
+
 def test_suspect_head_runs_alone_and_suspects_wait_for_their_turn() -> None:
     """A suspect takes no neighbour with it, as head or as candidate."""
     suspect, other = waiting_item(alone=True), waiting_item()

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import threading
-from collections import Counter
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -43,7 +43,7 @@ class Watch:
             self.depths.append(self._server.metric("seawall_queue_depth"))
             self._over.wait(0.05)
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Self:
         self._thread.start()
         return self
 
@@ -92,13 +92,13 @@ def test_burst_beyond_the_queue_is_refused_at_once(narrow: Server) -> None:
 
 def test_the_log_of_a_burst_is_short_and_complete(narrow: Server) -> None:
     """At most ten refusals a second get a line of their own; the rest is told as one count."""
-    narrow.send(*[Call("one two three", ONE_SECOND)] * 60).result()
+    narrow.send(*[Call("one two three", {"X-Rehearse-Fault": "slow=100"})] * 60).result()
     refused = narrow.outcomes()["queue_full"]
 
     def told() -> bool:
         lines = len(list(narrow.events("request.done", outcome="queue_full")))
         counts = [line["codes"]["queue_full"] for line in narrow.events("admission.shed")]
-        return lines + sum(counts) == refused
+        return bool(lines + sum(counts) == refused)
 
     wait_for(told, f"{refused} refusals in the log")
     assert len(list(narrow.events("request.done", outcome="queue_full"))) < refused / 2
@@ -137,27 +137,30 @@ def test_a_list_is_admitted_whole_or_not_at_all(narrow: Server) -> None:
     assert too_long.json()["limit"] == 10
 
 
-def test_nothing_of_the_client_or_of_load_counts_against_the_breaker(narrow: Server) -> None:
+def test_nothing_of_the_client_or_of_load_counts_against_the_breaker() -> None:
     """Bad input, lateness and shedding, fifty each, leave the breaker closed and unmoved."""
     unknown = {"inputs": GOOD_TEXT, "parameters": {"num_workers": 6}}
-    bad = [Call(" "), Call(unknown), Call("word " * 600), Call("{", {"Content-Type": "x/json"})]
-    for _ in range(5):
-        answers = narrow.send(*[call for call in bad for _ in range(10)]).result()
-        kinds = Counter(answer.status // 100 for answer in answers if answer.status != 503)
-        assert set(kinds) == {4}
-    late: Counter[str] = Counter()
-    while late["deadline_exceeded"] < 50 or late["queue_full"] < 50:
-        holder = narrow.send(Call(GOOD_TEXT, {"X-Rehearse-Fault": "slow=300"}))
-        narrow.wait_running()
-        answers = narrow.send(*[Call("a b", {"X-Request-Timeout-Ms": "100"})] * 25).result()
-        late.update(answer.code for answer in answers)
-        holder.result()
-    assert set(late) <= {"deadline_exceeded", "queue_full", "overloaded"}
-    narrow.healthy()
-    assert narrow.breaker == "closed"
-    assert not narrow.event("breaker.opened")
-    for state in ("open", "half_open", "closed"):
-        assert narrow.metric("seawall_breaker_transitions_total", to=state) == 0
+    bad = [Call(" "), Call(unknown), Call("word " * 600)]
+    flags = ("--model", "synthetic:cpu", "--rehearsal", "--queue-limit", "25")
+    with Server(*PATIENT, *flags) as server:
+        for call in bad * 5:
+            answers = server.send(*[call] * 10).result()
+            assert {answer.code for answer in answers} == {"invalid_input"}
+        for _ in range(2):
+            holder = server.send(Call(GOOD_TEXT, {"X-Rehearse-Fault": "slow=2000"}))
+            server.wait_running()
+            server.send(*[Call("a b", {"X-Request-Timeout-Ms": "1000"})] * 60).result()
+            assert holder.result()[0].status == 200
+            for _ in range(5):  # the estimator sees that the model is not always so slow
+                assert server.predict(GOOD_TEXT).status_code == 200
+        outcomes = server.outcomes()
+        assert outcomes["invalid_input"] == 150
+        assert outcomes["deadline_exceeded"] >= 50
+        assert outcomes["queue_full"] >= 50
+        server.healthy()
+        assert server.breaker == "closed"
+        for state in ("open", "half_open", "closed"):
+            assert server.metric("seawall_breaker_transitions_total", to=state) == 0
 
 
 def test_predicted_wait_refuses_before_the_queue_is_full() -> None:
@@ -194,7 +197,7 @@ def _while_open() -> Answer:
 
 
 def _while_draining() -> Answer:
-    with Server(command=scripted({"runs": {"*": "slow=3"}}, *PATIENT)) as server:
+    with Server(command=scripted({"runs": {"*": "slow=1.5"}}, *PATIENT)) as server:
         holder = server.send(Call(GOOD_TEXT))
         server.wait_running()
         server.terminate()
@@ -224,8 +227,11 @@ def _bad_body(server: Server) -> None:
 
 
 def _leaver(server: Server) -> None:
-    with server.client.stream("POST", "/", content=b"a b") as response:
-        response.close()
+    with socket.create_connection(("127.0.0.1", server.port)) as connection:
+        connection.sendall(Call("a b").wire("localhost"))
+        server.wait_running()
+    server.wait_idle()
+    assert server.outcomes()["client_gone"] == 1
 
 
 def _late(server: Server) -> None:
@@ -242,7 +248,7 @@ def _shed(server: Server) -> None:
 def test_no_end_of_a_trial_wedges_the_half_open_breaker(trial: Any) -> None:
     """Whatever becomes of the trial request, a valid one is served and the breaker closes."""
     script = {"runs": {"1": "error", "2": "slow=0.5"}, "probes": {"1": "bad", "*": "good"}}
-    flags = ("--breaker-failures", "1", "--breaker-probe-ms", "1000", "--queue-limit", "2")
+    flags = ("--breaker-failures", "1", "--breaker-probe-ms", "500", "--queue-limit", "2")
     with Server(command=scripted(script, *PATIENT, *flags)) as server:
         [answer] = server.send(Call(GOOD_TEXT)).result()
         assert answer.code == "circuit_open"
@@ -251,5 +257,5 @@ def test_no_end_of_a_trial_wedges_the_half_open_breaker(trial: Any) -> None:
         trial(server)
         server.wait_idle()
         assert server.predict(GOOD_TEXT).status_code == 200
-        server.wait_event("breaker.closed")
         server.healthy()
+        server.wait_event("breaker.closed")

@@ -28,6 +28,7 @@ class Wire:
     def __init__(self, address: tuple[str, int]) -> None:
         self.socket = socket.create_connection(address, timeout=TIMEOUT_S)
         self.ended = False
+        self.reset = False
         self._replies: list[Reply] = []
         self._headers: dict[str, str] = {}
         self._body = b""
@@ -65,7 +66,7 @@ class Wire:
         try:
             data = self.socket.recv(65536)
         except ConnectionResetError:
-            data = b""
+            data, self.reset = b"", True
         if data:
             self._parser.feed_data(data)
         else:

@@ -118,6 +118,7 @@ class Script:
         canary: ``good``, ``bad``, ``lost``, ``hang`` or ``crash``.
         speed: factor on every time of a run.
         keys: batch key by name.
+        units: size of every text, 0: its length.
     """
 
     load_s: float = 1.0
@@ -131,7 +132,12 @@ class Script:
     canary_s: float = FIXED_S
     speed: float = 1.0
     keys: dict[str, str] = field(default_factory=dict)
+    units: int = 0
     facts: Facts = FACTS
+
+    def size(self, item: WireItem) -> int:
+        """Its size in units."""
+        return self.units or len(item.inputs)
 
     def mark(self, item: WireItem) -> str:
         """What the item's text brings about: its name is what stands before the first dot."""
@@ -190,7 +196,7 @@ class ScriptedWorker:
         self.busy = True
         names = tuple(item.inputs.partition(".")[0] for item in items)
         self.runs.append(Run(self._loop.time(), self.index, batch, names))
-        units = max(len(item.inputs) for item in items)
+        units = max(self.script.size(item) for item in items)
         seconds = self.script.speed * (FIXED_S + UNIT_S * len(items) * units)
         for act in self._acts(items):
             if act.startswith("slow="):
@@ -248,7 +254,6 @@ class ScriptedWorker:
         else:
             self.state = WorkerState.FAILED
             self.say(Failed(load, "The model cannot be loaded."))
-            self.die("stray_kill")
 
     def _prepare_next(self) -> None:
         self._preparing = bool(self._line)
@@ -271,7 +276,7 @@ class ScriptedWorker:
             self.say(Unfit(item.id, "model_error", trace=TRACE))
         else:
             key = self.script.keys.get(name, "")
-            self.say(Prepared(item.id, len(item.inputs), key, self.script.prepare_s))
+            self.say(Prepared(item.id, self.script.size(item), key, self.script.prepare_s))
         self._prepare_next()
 
     def _acts(self, items: Sequence[WireItem]) -> list[str]:
@@ -290,9 +295,7 @@ class ScriptedWorker:
                 return
         if "device_lost" in acts:
             self.say(Fault(batch, "device_lost", seconds, trace=TRACE))
-        elif len(items) > self.script.oom_above or "oom_alone" in acts:
-            self.say(Fault(batch, "oom", seconds))
-        elif "oom" in acts and len(items) > 1:
+        elif len(items) > self._fits(acts):
             self.say(Fault(batch, "oom", seconds))
         elif "error" in acts:
             self.say(Fault(batch, "error", seconds, trace=TRACE))
@@ -306,6 +309,12 @@ class ScriptedWorker:
         else:
             self._answer(batch, items, acts)
 
+    def _fits(self, acts: list[str]) -> int:
+        """Most items that the memory holds."""
+        if "oom_alone" in acts:
+            return 0
+        return 1 if "oom" in acts else self.script.oom_above
+
     def _answer(self, batch: int, items: list[WireItem], acts: list[str]) -> None:
         outputs = [
             b"" if self.script.mark(item) == "empty" or self.script.every == "empty"
@@ -316,7 +325,7 @@ class ScriptedWorker:
             outputs.pop()
         if "many" in acts:
             outputs.append(b"one more")
-        lengths = [len(item.inputs) for item in items]
+        lengths = [self.script.size(item) for item in items]
         units, padded = sum(lengths), len(items) * max(lengths)
         if "minus" in acts:
             units = -units
@@ -458,7 +467,7 @@ class House:
         self.log: list[Any] = []
 
     async def __aenter__(self) -> Self:
-        self.log = self._capture.__enter__()  # type: ignore[assignment]
+        self.log = self._capture.__enter__()
         self.dispatcher.start(self._make, self._count)
         if self._wait:
             while not self.dispatcher.ready()[0]:
@@ -467,7 +476,10 @@ class House:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
     ) -> None:
         self._capture.__exit__(kind, error, at)
         if kind is None:

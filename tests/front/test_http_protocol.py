@@ -104,14 +104,40 @@ def test_early_answer_before_chunks(serve: Serve) -> None:
 
 def test_next_request_in_the_same_segment_as_the_rest(serve: Serve) -> None:
     """The end of a thrown-away body and the next requests may come in one piece."""
-    stage, served = serve(keep_alive_s=1)
+    stage, served = serve()
     stage.dispatcher.gate_says = FULL
     with wire(served.address) as client:
         client.write(head("Content-Type: text/plain", "Content-Length: 5"))
         refused(client.reply(), 503, "queue_full")
         stage.dispatcher.gate_says = None
+        stage.dispatcher.mode = "hold"
         client.write(b"12345" + request(b"one") + request(b"three"))
+        eventually(lambda: bool(stage.dispatcher.tickets), "it was not admitted")
+        (connection,) = served.connections()
+        assert connection.timeout_keep_alive_task is None  # or it would end the running request
+        stage.dispatcher.mode = "answer"
+        served.do(stage.dispatcher.answer, stage.dispatcher.tickets[0])
         assert [json.loads(client.reply().body)["bytes"] for _ in range(2)] == [3, 5]
+
+
+def test_early_answer_behind_a_full_buffer(serve: Serve) -> None:
+    """A body that had filled the buffer before the answer is thrown away like any other."""
+    stage, served = serve()
+    with wire(served.address) as client:
+        client.write(request(b"x" * 900_000, path="/nowhere"))
+        refused(client.reply(), 404, "not_found")
+        assert client.post(b"next").status == 200
+
+
+def test_pause_behind_a_thrown_away_body(serve: Serve) -> None:
+    """After the rest is read the connection is idle like any other: only keep-alive ends it."""
+    stage, served = serve(receive_timeout_ms=200, keep_alive_s=1)
+    stage.dispatcher.gate_says = FULL
+    with wire(served.address) as client:
+        client.write(head("Content-Type: text/plain", "Content-Length: 5"))
+        refused(client.reply(), 503, "queue_full")
+        client.write(b"12345")
+        assert client.rest() == []
     assert dropped(stage) == {}
 
 
@@ -140,7 +166,7 @@ def test_early_answer_to_a_body_that_stops(serve: Serve) -> None:
 
 def test_too_large_by_declaration(serve: Serve) -> None:
     """10 GB announced is 413 at once, and the answer says that the connection ends."""
-    stage, served = serve()
+    stage, served = serve(receive_timeout_ms=600_000)
     with wire(served.address) as client:
         client.write(head("Content-Type: text/plain", "Content-Length: 10737418240"))
         reply = client.reply()
@@ -488,8 +514,12 @@ def test_garbage_behind_a_request(serve: Serve) -> None:
     with held(stage, served) as client:
         client.write(b"\x00\x01\x02 garbage\r\n\r\n")
         eventually(lambda: dropped(stage) == {"bad_http": 1}, "it was not noticed")
+        (connection,) = served.connections()
+        served.do(connection.flow.pause_reading)
+        client.write(b"more of it")
         served.do(stage.dispatcher.answer, stage.dispatcher.tickets[0])
         replies = client.rest()
+    assert not client.reset
     assert [reply.status for reply in replies] == [200]
     assert replies[0].headers["connection"] == "close"
 

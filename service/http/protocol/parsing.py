@@ -29,7 +29,6 @@ class ParsingProtocol(HttpToolsProtocol):
 
     Attributes:
         head: the bounds.
-        declining: an upgrade was offered, and its head is about to be parsed again.
     """
 
     def __init__(
@@ -41,7 +40,6 @@ class ParsingProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.head = HeadMeter()
-        self.declining = False
 
     def feed(self, data: bytes) -> bool:
         """Parse a chunk; False: this connection's bytes make no sense (any more)."""
@@ -61,7 +59,6 @@ class ParsingProtocol(HttpToolsProtocol):
         except httptools.HttpParserUpgrade as upgrade:
             method, version = self.parser.get_method(), self.parser.get_http_version()
             head = without_upgrade(method, self.url, version, self.headers)
-            self.declining = False
             self.parser = httptools.HttpRequestParser(self)
             self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn does
             self.parser.feed_data(head)
@@ -85,16 +82,13 @@ class ParsingProtocol(HttpToolsProtocol):
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """A request begins, unless the connection ends or an upgrade is offered."""
+        """A request begins, unless the connection ends or the head is to be parsed again."""
         self.head.complete()
-        if self.transport.is_closing():
-            return
-        if not self.parser.should_upgrade():
+        if self.parser.should_upgrade():
+            if self.parser.get_method() == b"CONNECT":
+                raise httptools.HttpParserError  # this is no proxy
+        elif not self.transport.is_closing():
             super().on_headers_complete()
-        elif self.parser.get_method() == b"CONNECT":
-            raise httptools.HttpParserError  # this is no proxy
-        else:
-            self.declining = True
 
     def on_chunk_header(self) -> None:
         """A chunk begins; uvicorn does not ask, but its extensions are silent and so bounded."""
@@ -108,5 +102,4 @@ class ParsingProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         """The body is whole."""
         self.head.heard = True
-        if not self.declining:
-            super().on_message_complete()
+        super().on_message_complete()
