@@ -90,6 +90,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         if timeout <= 0:
             self._idle_turns += 1
             if self._idle_turns > MOST_IDLE_TURNS:
+                self._idle_turns = 0  # the tasks may still be cancelled in peace
                 raise RanAway(f"time stands still at {self._now}: {self._waiting()}")
             return
         self._idle_turns = 0

@@ -150,6 +150,17 @@ def test_own_deadline(own_s: float, remaining_s: float, wait_s: float, measured:
         assert refusal.retry_after_s is not None
 
 
+def test_own_deadline_in_figures() -> None:
+    """The least deadline that could work, in milliseconds; else when the line is short enough."""
+    line = replace(CALM, wait_s=0.5, spread=1.0)
+    impossible = decide(line, replace(ONE, own_s=2.5, remaining_s=2.0))
+    assert impossible is not None
+    assert impossible.min_timeout_ms == 2500
+    late = decide(line, replace(ONE, own_s=6.0, remaining_s=4.0, measured=False))
+    assert late is not None
+    assert late.retry_after_s == 2.5
+
+
 @given(items=st.integers(2, 64), own_s=st.floats(0.51, 100.0), idle=st.booleans())
 def test_too_long_list_is_told_what_fits(items: int, own_s: float, idle: bool) -> None:
     """The number told is less than was sent, at least one, and a list of it is not too long."""
@@ -168,6 +179,11 @@ def test_named_deadline_allows_a_long_list() -> None:
     """A client that names its deadline may send what takes longer than the server plans ahead."""
     size = Size(64, 5.0, 30.0, named=True, is_list=True, measured=True)
     assert decide(CALM, size) is None
+
+
+def test_list_that_takes_exactly_the_cap_is_not_too_long() -> None:
+    """The bound itself is allowed."""
+    assert decide(CALM, Size(10, 0.5, 5.0, named=False, is_list=True, measured=True)) is None
 
 
 def test_list_of_one_is_judged_as_one() -> None:
@@ -205,8 +221,8 @@ def test_nobody_to_wait_for_is_for_ever() -> None:
 
 
 @given(
-    wait_s=st.floats(0.0, 1e6),
-    cap_s=st.floats(0.0, 100.0),
+    wait_s=st.floats(0.0, 30.0),
+    cap_s=st.floats(0.0, 10.0),
     spread=st.floats(1.0, 2.0),
 )
 def test_retry_after_is_the_excess_spread_out(wait_s: float, cap_s: float, spread: float) -> None:
@@ -214,6 +230,14 @@ def test_retry_after_is_the_excess_spread_out(wait_s: float, cap_s: float, sprea
     told = retry_after(wait_s, cap_s, spread)
     assert RETRY_LEAST_S <= told <= RETRY_MOST_S
     assert told in {RETRY_LEAST_S, RETRY_MOST_S} or told == (wait_s - cap_s) * spread
+
+
+@pytest.mark.parametrize(
+    "wait_s, spread, told", [(4.5, 1.0, 4.0), (4.5, 2.0, 8.0), (0.6, 1.5, 1.0), (99.0, 1.0, 30.0)]
+)
+def test_retry_after_in_figures(wait_s: float, spread: float, told: float) -> None:
+    """With a cap of half a second: 4 s over it are told as 4 to 8 s."""
+    assert retry_after(wait_s, 0.5, spread) == told
 
 
 @pytest.mark.parametrize("seconds, told", [(0.0, 1.0), (7.0, 7.0), (1e9, 30.0)])

@@ -71,6 +71,9 @@ FACTS = Facts(
 
 TRACE = Trace("RuntimeError", ["model.py:1 forward"])
 
+LONG_S = 300.0
+"""Longer than anything takes in these stories."""
+
 DEATHS: dict[str, tuple[Loss, bool]] = {
     "crash": (Loss.CRASHED, True),
     "stray_kill": (Loss.CRASHED, False),
@@ -87,7 +90,7 @@ def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
         async def main() -> None:
             await test(*args, **kwargs)
 
-        run_virtual(main())
+        run_virtual(main(), limit_s=7200.0)
 
     return run
 
@@ -449,6 +452,7 @@ class House:
         self.workers: list[ScriptedWorker] = []
         self.callers: list[Caller] = []
         self.fatal: list[int] = []
+        self.bugs: list[dict[str, Any]] = []
         self.metrics = Metrics()
         self.loop = asyncio.get_running_loop()
         self._zero = self.loop.time()
@@ -468,10 +472,10 @@ class House:
 
     async def __aenter__(self) -> Self:
         self.log = self._capture.__enter__()
+        self.loop.set_exception_handler(lambda _, context: self.bugs.append(context))
         self.dispatcher.start(self._make, self._count)
         if self._wait:
-            while not self.dispatcher.ready()[0]:
-                await self.step()
+            await self.ready()
             self._zero = self.loop.time()
         return self
 
@@ -560,8 +564,13 @@ class House:
 
     async def ready(self) -> None:
         """Wait until the service is ready."""
-        while not self.dispatcher.ready()[0]:
-            await self.step()
+        await self.when(lambda: self.dispatcher.ready()[0])
+
+    async def when(self, condition: Callable[[], bool]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(LONG_S):
+            while not condition():
+                await self.step()
 
     def metric(self, name: str, **labels: str) -> float:
         """A value of the metrics page."""
@@ -592,6 +601,7 @@ class House:
         assert self.metric("queue_depth") == 0
         items = sum(len(one.ask.inputs) for one in self.callers if one.ticket is not None)
         assert self.metric("queue_wait_seconds_count") == items
+        assert not self.bugs
         assert not [fault for worker in self.workers for fault in worker.violations]
         assert not self.timers(), "a timer was left behind"
 

@@ -34,8 +34,7 @@ async def half_open(house: House) -> None:
     """Open the breaker, and wait until its first good canary."""
     await fail(house, 5)
     await heal(house)
-    while state(house) is not BreakerState.HALF_OPEN:
-        await house.step()
+    await house.when(lambda: state(house) is BreakerState.HALF_OPEN)
 
 
 @virtual
@@ -148,8 +147,7 @@ async def test_three_good_canaries_close_it_without_traffic() -> None:
     async with House() as house:
         await half_open(house)
         at, before = house.now, len(house.worker.probes)
-        while state(house) is not BreakerState.CLOSED:
-            await house.step()
+        await house.when(lambda: state(house) is BreakerState.CLOSED)
         assert len(house.worker.probes) - before == 3
         assert 2.7 <= house.now - at <= 3.6
         await house.until(house.now + 30.0)
@@ -211,8 +209,7 @@ async def test_a_trial_without_a_verdict_does_not_wedge_it(trial: object, outcom
         assert await valid.end() == "ok"
         assert valid.ended is not None
         assert valid.ended - sent <= 1.1
-        while state(house) is not BreakerState.CLOSED:
-            await house.step()
+        await house.when(lambda: state(house) is BreakerState.CLOSED)
 
 
 @virtual
@@ -264,8 +261,7 @@ async def test_ten_bad_canaries_restart_the_worker() -> None:
     async with House() as house:
         await fail(house, 5)
         before = len(house.worker.probes)
-        while not house.worker.losses:
-            await house.step()
+        await house.when(lambda: bool(house.worker.losses))
         assert len(house.worker.probes) - before == 10
         assert [reason for _, reason in house.worker.losses] == [Loss.PROBE_FAILED]
         refusal = house.dispatcher.gate()

@@ -122,7 +122,7 @@ def test_next_request_in_the_same_segment_as_the_rest(serve: Serve) -> None:
 
 def test_early_answer_behind_a_full_buffer(serve: Serve) -> None:
     """A body that had filled the buffer before the answer is thrown away like any other."""
-    stage, served = serve()
+    _, served = serve()
     with wire(served.address) as client:
         client.write(request(b"x" * 900_000, path="/nowhere"))
         refused(client.reply(), 404, "not_found")
@@ -651,7 +651,7 @@ def test_no_server_header(serve: Serve) -> None:
 
 def test_stop_ends_idle_and_unread_connections(serve: Serve) -> None:
     """At the end idle connections close and a half-read body does not hold the server."""
-    stage, served = serve(keep_alive_s=600, receive_timeout_ms=1_000)
+    stage, served = serve(keep_alive_s=600, receive_timeout_ms=600_000)
     stage.dispatcher.gate_says = FULL
     with wire(served.address) as unread, wire(served.address) as idle:
         unread.write(head("Content-Type: text/plain", "Content-Length: 10"))

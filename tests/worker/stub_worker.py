@@ -15,8 +15,8 @@ A life (all members are optional):
 ``run_s``         seconds that every RUN takes
 ``probes``        {number or ``"*"``: action}, actions ``good`` (default), ``bad``, ``lost`` and
                   those of a RUN that end or break the worker
-``prepare``       ``answer`` (default), ``never``, ``unfit``, ``model_error``, ``unknown`` (an id that
-                  nobody asked for)
+``prepare``       ``answer`` (default), ``never``, ``unfit``, ``model_error``, ``unknown`` (an id
+                  that nobody asked for)
 ``says``          text to print at the start, as a library would
 ``deaf``          true: stays when its socket is closed
 ================  ================================================================================
@@ -24,9 +24,9 @@ A life (all members are optional):
 Actions of a RUN: ``answer``, ``empty`` (each item's own model error), ``few`` and ``many`` (one
 answer less or more), ``wrong_batch``, ``oom``, ``error``, ``input`` (the first item's fault),
 ``device_lost``, ``hang``, ``exit``, ``segfault``, ``slow=SECONDS``, and the bad frames ``garbage``,
-``oversize``, ``torn`` (half a frame, then the end). ``oom_above=N`` and ``error_above=N`` fail while
-the batch has more than N items; ``poison`` exits if an item's text contains the word ``poison``,
-``reject`` fails with ``error`` if one contains ``reject``.
+``oversize``, ``torn`` (half a frame, then the end). ``oom_above=N`` and ``error_above=N`` fail
+while the batch has more than N items; ``poison`` exits if an item's text contains the word
+``poison``, ``reject`` fails with ``error`` if one contains ``reject``.
 
 An answer is ``{"text": the input, "batch": its size, "life": n}``.
 """
@@ -171,8 +171,8 @@ class Stub:
             if any("reject" in item.inputs for item in run.items):
                 self._fault(run, "error")
                 return
-        elif name in {"oom", "error", "input", "device_lost"}:
-            self._fault(run, name)
+        elif name in _FAULTS:
+            self._fault(run, _FAULTS[name])
             return
         elif name not in {"answer", "empty", "few", "many", "wrong_batch"}:
             self._misbehave(name)
@@ -229,6 +229,9 @@ class Stub:
             self._sock.sendall(encode(frame))
 
 
+_FAULTS: dict[str, FaultKind] = {
+    "oom": "oom", "error": "error", "input": "input", "device_lost": "device_lost",
+}  # fmt: skip
 _TRACE = Trace("RuntimeError", ["stub_worker.py:1 run"])
 
 

@@ -58,7 +58,7 @@ def test_honest_null_passes(answer: Any) -> None:
         (np.float32(0.5), 0.5),
         (np.float16(0.25), 0.25),
         (np.int64(7), 7),
-        (np.bool_(True), True),  # noqa: FBT003 - numpy's constructor
+        (np.bool_(True), True),
         (np.array([1, 2]), [1, 2]),
         (np.zeros((2, 1), dtype=np.float32), [[0.0], [0.0]]),
     ],

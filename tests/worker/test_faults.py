@@ -86,10 +86,7 @@ def test_trace_has_class_and_frames_only() -> None:
     """A trace says which class and where, with nothing of message, arguments, cause or path."""
 
     def fail(text: str) -> None:
-        try:
-            raise KeyError(text)
-        except KeyError as error:
-            raise RuntimeError(f"cannot read /srv/{text}") from error
+        raise RuntimeError(f"cannot read /srv/{text}") from KeyError(text)
 
     with pytest.raises(RuntimeError) as caught:
         fail(SECRET)
@@ -108,7 +105,7 @@ def test_trace_is_bounded() -> None:
             raise ValueError
         descend(depth - 1)
 
-    with pytest.raises(ValueError, match="^$") as caught:
+    with pytest.raises(ValueError, match=r"^$") as caught:
         descend(100)
     frames = trace_of(caught.value).frames
     assert len(frames) == 16

@@ -32,11 +32,12 @@ from service.worker.wire import (
 )
 from tests.worker.line import PACKAGED, Line, inside
 
-WORDS = (
+TEXT = (
     "the old harbour wall was built of grey stone and it still stands every winter when waves "
     "strike at night Paris is a capital city in France where unbelievable antidisestablishment "
     "people read 1234 books , and so on ."
-).split()
+)
+WORDS = TEXT.split()
 
 ids = itertools.count(1)
 Case = tuple[str, dict[str, Any]]
@@ -106,9 +107,7 @@ def same(answer: Any, expected: Any) -> None:
     assert scores == pytest.approx(expected_scores, abs=1e-4)
     for row, other, score in zip(answer, expected, expected_scores, strict=True):
         if row != other:
-            twin = next(
-                s for r, s in zip(expected, expected_scores, strict=True) if r == row
-            )
+            twin = next(s for r, s in zip(expected, expected_scores, strict=True) if r == row)
             assert math.isclose(twin, score, abs_tol=1e-6)
 
 
@@ -129,7 +128,7 @@ def test_list_as_the_stock_pipeline(real: tuple[Line, Facts], stock: Any) -> Non
 
 
 def test_list_of_one_is_the_inner_answer(real: tuple[Line, Facts], stock: Any) -> None:
-    """A batch of one is no other answer: the stock pipeline unwraps it, the front wraps it again."""
+    """A batch of one has the inner answer: the stock pipeline unwraps it, the front wraps it."""
     [answer] = run(real[0], [("a [MASK]", {})])
     same(answer, stock(["a [MASK]"]))
 
@@ -212,7 +211,7 @@ def test_no_mask_names_the_mask(real: tuple[Line, Facts], text: str) -> None:
 
 @pytest.mark.parametrize("targets", [["\u200b"], ["\x00", "\u200e"]])
 def test_targets_of_nothing_are_refused(real: tuple[Line, Facts], stock: Any, targets: Any) -> None:
-    """Targets of which the tokenizer leaves nothing are refused, where the stock pipeline raises."""
+    """Targets of which the tokenizer leaves nothing are refused; the stock pipeline raises."""
     refusal = unfit(real[0], "a [MASK]", {"targets": targets})
     assert refusal.pointer == "/parameters/targets"
     with pytest.raises(ValueError, match="target"):
@@ -274,8 +273,7 @@ def test_rehearsed_faults(real: tuple[Line, Facts], kind: str) -> None:
 
 
 def test_interleaved_preparing_as_alone(real: tuple[Line, Facts], stock: Any) -> None:
-    """Items that arrive from 16 threads at once, half of them with targets that truncate, get the
-    lengths that they have alone."""
+    """Items from 16 threads at once, half with targets that truncate, keep their lengths."""
     line = real[0]
     kinds: list[Case] = [
         (text_of(150, seed=1), {}),

@@ -9,7 +9,9 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import huggingface_hub
 import pytest
 from huggingface_hub import constants
 
@@ -167,6 +169,12 @@ def test_cached_hub_id_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_pat
     (refs / "main").write_text("0" * 40)
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
-    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    download = huggingface_hub.snapshot_download
+
+    def local(*args: Any, local_files_only: bool, **options: Any) -> str:
+        assert local_files_only, "the network was asked"
+        return str(download(*args, local_files_only=True, **options))
+
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", local)
     assert find_folder("somebody/small", "", trust_remote_code=False) == snapshot
     assert find_folder("somebody/small", "main", trust_remote_code=False) == snapshot

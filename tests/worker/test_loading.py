@@ -151,7 +151,9 @@ def test_own_code_is_not_run(tiny: Path, tmp_path: Path) -> None:
     marker = tmp_path / "marker"
     code = f"from pathlib import Path\nPath({str(marker)!r}).write_text('executed')\n"
     (tiny / "own.py").write_text(code)
-    change(tiny, model_type="own", auto_map={"AutoConfig": "own.C", "AutoModelForMaskedLM": "own.M"})
+    change(
+        tiny, model_type="own", auto_map={"AutoConfig": "own.C", "AutoModelForMaskedLM": "own.M"}
+    )
     assert refused(tiny).reason == "remote_code"
     assert not marker.exists()
 

@@ -124,7 +124,9 @@ def test_rehearsed_deaths_are_real(fault: str, status: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "data", [b"\x00\x00\x00\x03abc", (2**31).to_bytes(4, "big"), encode(Probed(1, ok=True))]
+    "data",
+    [b"\x00\x00\x00\x03abc", (2**31).to_bytes(4, "big"), encode(Probed(1, ok=True))],
+    ids=["garbage", "oversize", "other_side"],
 )
 def test_broken_wire_ends_it(data: bytes) -> None:
     """A front that sends no frame of its own is not listened to any longer."""

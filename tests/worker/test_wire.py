@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from service.worker import wire
 from service.worker.wire import (
     Drop,
+    Facts,
     Failed,
     Fault,
     FromWorker,
@@ -34,6 +36,7 @@ from service.worker.wire import (
     decode_to_worker,
     encode,
 )
+from tests.worker.stub_worker import FACTS
 
 ITEM = WireItem(7, "a text, ünicode 🙂", b'{"top_k":3}', "slow=5", b"\x00\xff")
 TRACE = Trace("RuntimeError", ["a.py:1 f"])
@@ -47,9 +50,7 @@ TO_WORKER: list[ToWorker] = [
     Drop([1, 2**40]),
 ]
 FROM_WORKER: list[FromWorker] = [
-    Ready(msgspec.convert(dict.fromkeys(wire.Facts.__struct_fields__, 0) | {
-        name: "x" for name in ("task", "model", "device", "dtype", "mask_token")
-    } | {"batchable": True}, wire.Facts)),
+    Ready(Facts(**FACTS)),
     Failed("model_broken", "It is broken.", TRACE),
     Prepared(1, 9, "k", 0.5),
     Unfit(1, "invalid_input", "send less", 512, None, "/parameters/top_k"),
@@ -57,18 +58,14 @@ FROM_WORKER: list[FromWorker] = [
     Fault(3, "oom", 0.5, trace=TRACE),
     Probed(5, ok=False, device_lost=True, trace=TRACE),
     Sample(1, 0.5, 2, 3, 4),
-]  # fmt: skip
+]
 
 
 def split(data: bytes, cuts: list[int]) -> list[bytes]:
     """The frame bodies found when the stream arrives in pieces."""
     splitter = Splitter()
     bounds = [0, *sorted(cut % (len(data) + 1) for cut in cuts), len(data)]
-    return [
-        body
-        for start, end in zip(bounds, bounds[1:], strict=False)
-        for body in splitter.feed(data[start:end])
-    ]
+    return [body for start, end in pairwise(bounds) for body in splitter.feed(data[start:end])]
 
 
 @given(
