@@ -6,18 +6,19 @@
  1       shutting down                                     503 ``draining``
  2       no worker is ready                                503 ``model_loading``
  3       the breaker is open                               503 ``circuit_open``
- 4       a worker is idle and the queue is empty           admit, always
+ 4       a worker is idle and the queue is empty           rows 6 and 8 are passed over
  5       the queue has no room (items or bytes)            503 ``queue_full``
  6       predicted wait > wait cap                         503 ``overloaded``
- 7       a list's own estimate > wait cap, default
-         deadline                                          413 with the items that fit
+ 7       a list's own estimate > wait cap, and its         413 with the items that fit
+         deadline is the default
  8       predicted finish > own deadline                   504 ``deadline_too_short`` if a
                                                            measured idle run is too long,
                                                            else 503 ``overloaded``
 ======  ================================================  ==========================
 
-Row 4 is how a wrong estimator finds out. It still needs room for all items. In row 6 the request's
-own size plays no part: long and short are refused alike.
+Row 4 is how a wrong estimator finds out: an idle worker never refuses on a prediction. Row 7 holds
+even then, since the number that it tells always gets in. In row 6 the request's own size plays no
+part: long and short are refused alike.
 """
 
 from __future__ import annotations

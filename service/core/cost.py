@@ -65,15 +65,21 @@ class Cost:
         """The largest padded size that takes at most ``seconds``; 0 if none does."""
         return max(0.0, (seconds / self.speed - self.fixed_s) / self.unit_s)
 
-    def line_s(self, units: float, budget: float) -> float:
-        """Seconds of model time for a line of ``units`` real units, cut into batches of ``budget``.
+    def line_s(self, units: float, items: int, budget: float) -> float:
+        """Seconds of model time for a line, cut into batches of at most ``budget`` padded units.
 
-        0 for an empty line.
+        Args:
+            units: real units of all of them.
+            items: how many they are; no batch holds less than one, so no more batches either.
+            budget: most padded units of a batch; with 0 every item runs alone.
+
+        Returns:
+            0 for an empty line.
         """
-        if units <= 0:
+        if items <= 0 or units <= 0:
             return 0.0
         padded = units * self.padding
-        batches = max(1, math.ceil(padded / budget)) if budget > 0 else 1
+        batches = min(items, max(1, math.ceil(padded / budget))) if budget > 0 else items
         return self.speed * (batches * self.fixed_s + self.unit_s * padded)
 
     def units(self, chars: int) -> float:

@@ -4,9 +4,8 @@
 
             admitted            prepared             picked             answered
     (new) ───────────▶ PREPARING ───────▶ WAITING ───────▶ RUNNING ───────▶ DONE
-                           │                 │  ▲             │
-                           │   leaves        │  └─ worker lost before it was run
-                           └────────────────▶┴───────────────▶ DONE
+                           │                 │                               ▲
+                           └──── leaves ─────┴───────────────────────────────┘
 
 PREPARING and WAITING count in the queue's depth; only WAITING items are picked. An item keeps its
 place in the order of arrival. A RUNNING item whose client left stays RUNNING until its batch

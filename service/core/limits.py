@@ -44,6 +44,7 @@ class Limits:
     max_deadline_s: float
     wait_cap_s: float
     batch_s: float
+    batch_is_auto: bool
     watchdog_s: float | None
     max_tokens: int
     chars: int | None
@@ -53,6 +54,16 @@ class Limits:
         if self.chars is not None:
             return self.chars
         return min(MOST_CHARS, CHARS_PER_TOKEN * self.max_tokens * max(1, items))
+
+    def batch_time(self, fixed_s: float) -> float:
+        """Seconds that one batch may take now, at the present fixed cost of a batch.
+
+        An ``auto`` time grows with a device that has become slow: a batch time under the fixed cost
+        would end batching just when it is needed most.
+        """
+        if not self.batch_is_auto:
+            return self.batch_s
+        return min(max(self.batch_s, 2 * fixed_s), self.deadline_s / 2)
 
     def watchdog(self, predicted_s: float) -> float:
         """Seconds after which a batch predicted to take ``predicted_s`` counts as hung."""
@@ -98,6 +109,7 @@ def derive(
         max_deadline_s=most,
         wait_cap_s=wait,
         batch_s=batch,
+        batch_is_auto=settings.batch_ms is None,
         watchdog_s=None if settings.watchdog_ms is None else settings.watchdog_ms / 1000,
         max_tokens=max_tokens,
         chars=settings.max_chars,

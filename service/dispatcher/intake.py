@@ -90,7 +90,7 @@ class Intake:
         if len(units) == 1:  # alone it has no padding and is one batch
             own_s = plan.cost.batch_s(units[0])
         else:
-            own_s = plan.cost.line_s(sum(units), self._pool.batch_budget())
+            own_s = plan.cost.line_s(sum(units), len(units), self._pool.batch_budget())
         deadline = _deadline(ask, own_s, plan.limits)
         size = Size(
             items=len(ask.inputs),
@@ -133,7 +133,9 @@ class Intake:
         rests = list(self._pool.rests(now))
         if plan is None or not rests:
             return 0.0
-        line_s = plan.cost.line_s(self._queue.units, self._pool.batch_budget())
+        line_s = plan.cost.line_s(
+            self._queue.units, len(self._queue), self._pool.batch_budget()
+        )
         oldest = self._queue.oldest()
         prepare_s = plan.cost.prepare_s(len(oldest.inputs)) if oldest else 0.0
         return admission.predicted_wait(rests, line_s, prepare_s)

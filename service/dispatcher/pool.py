@@ -79,13 +79,23 @@ class Pool:
     def rests(self, now: float) -> Iterator[float]:
         """For each ready worker, the predicted seconds until it is free."""
         for slot in self.ready_slots():
-            yield rest_of_batch(now, slot.expected_end) if slot.running else 0.0
+            rest_s = rest_of_batch(now, slot.expected_end) if slot.running else 0.0
+            yield rest_s + self._recovery_s(slot)
+
+    def _recovery_s(self, slot: Slot) -> float:
+        """What a recovery has still to run, beside what runs now."""
+        if self.plan is None or slot.recovery is None:
+            return 0.0
+        left = [item for item in slot.recovery.open if item not in slot.recovery.running]
+        return self.plan.cost.batch_s(padded_units(left)) if left else 0.0
 
     def batch_budget(self) -> float:
         """Most padded units of a batch: the smaller of the time's and the memory's."""
         if self.plan is None:
             return 0.0
-        return self.budget.limit(self.plan.cost.padded_within(self.plan.limits.batch_s))
+        cost = self.plan.cost
+        seconds = self.plan.limits.batch_time(cost.batch_s(0.0))
+        return self.budget.limit(cost.padded_within(seconds))
 
     def feed(self) -> None:
         """Give every free worker its next step."""

@@ -104,7 +104,7 @@ def describe(service: Dispatcher) -> dict[str, Any]:
             "deadline_s": limits.deadline_s,
             "max_deadline_s": limits.max_deadline_s,
             "wait_cap_s": limits.wait_cap_s,
-            "batch_s": limits.batch_s,
+            "batch_s": limits.batch_time(plan.cost.batch_s(0.0)) if plan else limits.batch_s,
             "batch_units": service.pool.batch_budget(),
             "chars_per_request": limits.max_chars(service.settings.max_items),
         }

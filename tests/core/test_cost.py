@@ -77,7 +77,7 @@ def test_estimates_are_positive_and_finite(
     for size in (0.0, 1.0, 1e6):
         assert 0 < cost.batch_s(size) < math.inf
         assert 0 <= cost.padded_within(size) < math.inf
-        assert 0 <= cost.line_s(size, 100.0) < math.inf
+        assert 0 <= cost.line_s(size, 10, 100.0) < math.inf
     assert 1 <= cost.units(1000) < math.inf
     assert 0 <= cost.prepare_s(1000) < math.inf
     assert 1 <= cost.padding < math.inf
@@ -119,17 +119,25 @@ def test_budget_is_the_inverse_of_the_estimate(speed: float, seconds: float) -> 
 def test_longer_lines_take_longer(units: list[float], budget: float) -> None:
     """The time of a line never falls with its length, and nothing takes no time."""
     cost = _cost()
-    lines = [cost.line_s(size, budget) for size in sorted(units)]
+    lines = [cost.line_s(size, 1000, budget) for size in sorted(units)]
     assert lines == sorted(lines)
-    assert cost.line_s(0.0, budget) == 0.0
+    assert cost.line_s(0.0, 0, budget) == 0.0
 
 
 def test_line_pays_the_fixed_cost_for_every_batch() -> None:
     """A line that does not fit one batch pays the fixed cost several times."""
     cost = _cost()
     cost.padding = 1.0
-    assert cost.line_s(100.0, 1000.0) == pytest.approx(FIXED_S + 100 * UNIT_S)
-    assert cost.line_s(100.0, 30.0) == pytest.approx(4 * FIXED_S + 100 * UNIT_S)
+    assert cost.line_s(100.0, 10, 1000.0) == pytest.approx(FIXED_S + 100 * UNIT_S)
+    assert cost.line_s(100.0, 10, 30.0) == pytest.approx(4 * FIXED_S + 100 * UNIT_S)
+
+
+def test_a_line_of_which_nothing_may_join_is_run_one_by_one() -> None:
+    """With no budget every item pays the fixed cost, and no line has more batches than items."""
+    cost = _cost()
+    cost.padding = 1.0
+    assert cost.line_s(100.0, 10, 0.0) == pytest.approx(10 * FIXED_S + 100 * UNIT_S)
+    assert cost.line_s(100.0, 2, 1.0) == pytest.approx(2 * FIXED_S + 100 * UNIT_S)
 
 
 def test_padding_follows_what_batches_had() -> None:

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from service.core.batching import pick
+from service.core.cost import Cost
 from service.core.limits import (
     DEADLINE_LADDER_S,
     MOST_CHARS,
@@ -16,6 +18,7 @@ from service.core.limits import (
     derive,
     rung,
 )
+from tests.core.items import waiting_item
 
 AUTO = LimitSettings(
     deadline_ms=None,
@@ -117,3 +120,24 @@ def test_characters_grow_with_items_up_to_the_most(max_tokens: int, items: int, 
 def test_set_characters_hold_for_the_whole_request(items: int) -> None:
     """A set limit is a limit per request, however many items."""
     assert _derive(replace(AUTO, max_chars=777)).max_chars(items) == 777
+
+
+def test_batch_time_grows_with_a_slow_device() -> None:
+    """An auto batch time is at least twice the present fixed cost, at most half the deadline."""
+    limits = _derive(replace(AUTO, deadline_ms=8000))
+    assert limits.batch_time(0.01) == limits.batch_s == 1.0
+    assert limits.batch_time(0.7) == 1.4
+    assert limits.batch_time(50.0) == 4.0
+    assert _derive(replace(AUTO, deadline_ms=8000, batch_ms=40)).batch_time(0.7) == 0.04
+
+
+def test_batching_goes_on_while_the_device_is_slow() -> None:
+    """Three times slower than in warm-up, many items still share a batch."""
+    fixed_s, unit_s = 0.06, 8e-6
+    cost = Cost(fixed_s, unit_s, 0.25, 0.0)
+    cost.speed = 3.0
+    limits = _derive(replace(AUTO, deadline_ms=1228), fixed_s=fixed_s, unit_s=unit_s)
+    assert cost.padded_within(limits.batch_s) == 0
+    budget = cost.padded_within(limits.batch_time(cost.batch_s(0.0)))
+    waiting = [waiting_item(units=100.0) for _ in range(40)]
+    assert len(pick(waiting, 0.0, cost=cost, budget=budget).items) > 10

