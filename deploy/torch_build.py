@@ -23,8 +23,8 @@ CLAUSE = re.compile(r"(\w+)\s*([!=]=)\s*[\"']([^\"']*)[\"']")
 WHEEL_DOWNLOAD = re.compile(r"Downloading (?P<file>\S+\.whl)(\s|$)")
 
 ADVICE = """\
-No CPU build of torch was found: the one that pip would take brings CUDA packages (several
-gigabytes), which this machine, having no NVIDIA driver, cannot use. Nothing was installed.
+No CPU build of torch was found. What pip would take, if it has any, brings CUDA packages (several
+gigabytes) that this machine, having no NVIDIA driver, cannot use. Nothing was installed.
 Choose one of:
 
   TORCH=cuda make serve           install the CUDA build all the same

@@ -155,6 +155,7 @@ class Process:
             log_config=None,
             access_log=False,
             server_header=False,
+            proxy_headers=False,
             timeout_keep_alive=self._settings.keep_alive_s,
             timeout_graceful_shutdown=CLOSE_S,
             backlog=BACKLOG,

@@ -154,7 +154,7 @@ _ROWS = (
         "payload_too_large", 413, _C, "Payload too large",
         "The request is larger than this server takes.",
         "Send less at once; 'limit' says how much, 'detail' of what.",
-        "The limits are max_body_bytes, max_items, max_chars, max_receiving_bytes and queue_limit.",
+        "The limits are max_body_bytes, max_items, max_chars and queue_limit.",
     ),
     ErrorKind(
         "unsupported_media_type", 415, _C, "Unsupported media type",

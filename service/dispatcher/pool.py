@@ -86,7 +86,8 @@ class Pool:
         """What a recovery has still to run, beside what runs now."""
         if self.plan is None or slot.recovery is None:
             return 0.0
-        left = [item for item in slot.recovery.open if item not in slot.recovery.running]
+        running = {item.id for item in slot.recovery.running}
+        left = [item for item in slot.recovery.open if item.id not in running]
         return self.plan.cost.batch_s(padded_units(left)) if left else 0.0
 
     def batch_budget(self) -> float:

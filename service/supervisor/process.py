@@ -4,7 +4,9 @@
 
 Laws
 - Started by exec with a clean environment: no secret of the front, no open file but its socket.
-- Its input is empty; what it prints is read to the end, or it would block on a full pipe.
+- Its input is empty; what it prints is read to the end, or it would block on a full pipe. However
+  much it prints, few lines are looked at and logged.
+- Its last words count: what it sent before it ended is heard before its end is reported.
 - It cannot outlive the front: it dies with its parent (PR_SET_PDEATHSIG) and at end of file.
 - Whatever it sends is decoded by type; anything else is reported once as broken.
 """
@@ -14,6 +16,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -31,18 +34,34 @@ KEPT_PREFIXES = (
 )  # fmt: skip
 """What a worker may need of the environment; the front's keys and settings are not among it."""
 
+SECRET = re.compile(r"(^|_)(KEY|KEYS|SECRET|SECRETS|TOKEN|TOKENS|PASSWORD|CREDENTIALS?)($|_)")
+HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+"""The one secret that a worker may need: who loads a hub model may need the hub's token."""
+
+EXIT_S = 0.5
+"""Between the end of a process and that of its socket; whichever comes second should be near."""
+
 LINE_BYTES = 300
+READ_BYTES = 65_536
 LINES_A_SECOND = 20
 """What is logged of a worker's output: enough to see a crash, too little to flood."""
 
 
-def environment(environ: Mapping[str, str], threads: int) -> dict[str, str]:
-    """The environment of a worker, with its threads; what the operator set himself stays."""
+def environment(environ: Mapping[str, str], threads: int, *, hub: bool = False) -> dict[str, str]:
+    """The environment of a worker; what the operator set himself stays, but for secrets.
+
+    Args:
+        environ: the front's.
+        threads: intra-op threads, where nothing else is set.
+        hub: whether the model is one of the hub, which may need a token.
+    """
     kept = {
         name: value
         for name, value in environ.items()
-        if name in KEPT or name.startswith(KEPT_PREFIXES)
+        if (name in KEPT or name.startswith(KEPT_PREFIXES)) and not SECRET.search(name)
     }
+    if hub:
+        kept |= {name: environ[name] for name in HUB_TOKENS if name in environ}
     for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
         kept.setdefault(name, str(threads))
     kept.setdefault("RAYON_NUM_THREADS", "1")
@@ -77,6 +96,8 @@ class WorkerProcess(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._pidfd = -1
+        self._code: int | None = None
+        self._patience: asyncio.TimerHandle | None = None
         self._silent = False
         self._output = b""
         self._lines = 0
@@ -160,8 +181,10 @@ class WorkerProcess(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002
         """The socket is gone: without an exit the process is worth nothing."""
         self._transport = None
-        if not self.exited.is_set():
-            asyncio.get_running_loop().call_later(0.5, self._break)
+        if self._code is not None:
+            self._finish(self._code)
+        elif not self.exited.is_set():
+            self._patience = asyncio.get_running_loop().call_later(EXIT_S, self._break)
 
     def _break(self) -> None:
         if not self._silent and not self.exited.is_set():
@@ -171,15 +194,29 @@ class WorkerProcess(asyncio.Protocol):
     # ------------------------------------------------------------------ output and exit
 
     def _exit(self) -> None:
+        """It has ended; its socket may still hold what it said before."""
         if self._popen is None:
             return
-        code = self._popen.wait()
+        self._code = self._popen.wait()
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._pidfd)
         os.close(self._pidfd)
+        if self._patience is not None:
+            self._patience.cancel()
+        if self._transport is None or self._silent:
+            self._finish(self._code)
+        else:  # its end of file comes, unless a child of it holds the socket
+            self._patience = loop.call_later(EXIT_S, self._finish, self._code)
+
+    def _finish(self, code: int) -> None:
+        if self.exited.is_set() or self._popen is None:
+            return
+        if self._patience is not None:
+            self._patience.cancel()
         if self._popen.stdout is not None:
             self._read_output()
-            loop.remove_reader(self._popen.stdout.fileno())
+            self._log([self._output])
+            asyncio.get_running_loop().remove_reader(self._popen.stdout.fileno())
             self._popen.stdout.close()
         self._silent = True
         self.exited.set()
@@ -192,7 +229,7 @@ class WorkerProcess(asyncio.Protocol):
             return
         fd = self._popen.stdout.fileno()
         try:
-            data = os.read(fd, 65536)
+            data = os.read(fd, READ_BYTES)
         except BlockingIOError:
             return
         except OSError:
@@ -202,15 +239,17 @@ class WorkerProcess(asyncio.Protocol):
             return
         *lines, self._output = (self._output + data).split(b"\n")
         self._output = self._output[-LINE_BYTES:]
-        for line in lines:
-            self._log(line)
+        self._log(lines)
 
-    def _log(self, line: bytes) -> None:
+    def _log(self, lines: Sequence[bytes]) -> None:
         now = asyncio.get_running_loop().time()
         if now - self._window >= 1.0:
             self._window, self._lines = now, 0
-        self._lines += 1
-        text = line[:LINE_BYTES].decode("utf-8", "replace")
-        clean = "".join(char if char.isprintable() else " " for char in text).strip()
-        if clean and self._lines <= LINES_A_SECOND:
-            get_log().warning("worker.output", worker=self._index, line=clean)
+        for line in filter(bytes.strip, lines):
+            if self._lines >= LINES_A_SECOND:
+                return
+            self._lines += 1
+            text = line[:LINE_BYTES].decode("utf-8", "replace")
+            clean = "".join(char if char.isprintable() else " " for char in text).strip()
+            if clean:
+                get_log().warning("worker.output", worker=self._index, line=clean)

@@ -156,7 +156,7 @@ class Supervisor:
         process = WorkerProcess(self.index, self._frame, self._broken, self._exited)
         self._process = process
         try:
-            await process.start(self._command, environment(os.environ, self._load.torch_threads))
+            await process.start(self._command, self._environment())
         except OSError as error:
             get_log().error("worker.start_failed", worker=self.index, errno=error.errno)
             process.exited.set()
@@ -169,6 +169,11 @@ class Supervisor:
                 self._load_timeout_s, self.kill, Loss.HUNG
             )
             self._send(self._load)
+
+    def _environment(self) -> dict[str, str]:
+        model = self._load.model
+        hub = not model.startswith(("/", "synthetic:"))
+        return environment(os.environ, self._load.torch_threads, hub=hub)
 
     def _frame(self, frame: FromWorker) -> None:
         if isinstance(frame, Ready):

@@ -109,12 +109,12 @@ class Task:
             raise Refused(invalid("/parameters", "send an object of parameters"))
         faults: list[FieldError] = []
         result: dict[str, Json] = {}
-        for name, given in value.items():
-            known = self.parameters.get(name)
-            if known is None:
-                allowed = ", ".join(sorted(self.parameters)) or "none"
-                faults.append(FieldError("/parameters", f"unknown parameter; known are: {allowed}"))
-            elif given is not None:
+        if not value.keys() <= self.parameters.keys():  # one entry, however many were sent
+            allowed = ", ".join(sorted(self.parameters)) or "none"
+            faults.append(FieldError("/parameters", f"unknown parameter; known are: {allowed}"))
+        for name, known in self.parameters.items():
+            given = value.get(name)
+            if given is not None:
                 try:
                     result[name] = known.check(given, facts)
                 except Reject as reject:

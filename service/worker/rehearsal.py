@@ -57,7 +57,7 @@ MAX_SLOW_MS = 600_000
 FAULT_SYNTAX = ", ".join(
     f"{name}=MS" if name is FaultName.SLOW else name.value for name in FaultName
 )
-"""What may be asked for, as the contract writes it."""
+"""What may be asked for, for messages and pages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,6 +146,7 @@ class Runner:
         started = perf_counter()
         gc.disable()  # imports and weights make a million objects, none of them garbage
         pipeline = self._loaded(frame)
+        gc.enable()
         if isinstance(pipeline, Failed):
             self._link.send(pipeline)
             return None
@@ -155,7 +156,6 @@ class Runner:
         # What loading made stays for good: freezing it keeps later collections short.
         gc.collect()
         gc.freeze()
-        gc.enable()
         facts = msgspec.structs.replace(pipeline.facts, load_s=perf_counter() - started)
         self._link.send(Ready(facts))
         return pipeline

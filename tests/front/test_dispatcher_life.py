@@ -12,9 +12,9 @@ from tests.front.scripted import House, Script, batch_s, text, virtual
 async def test_from_loading_to_ready() -> None:
     """Loading, then ready in the instant of READY, with the limits made from what it measured."""
     async with House(wait=False) as house:
-        assert house.dispatcher.state is ServiceState.LOADING
-        assert not house.dispatcher.ever_ready
-        assert house.dispatcher.limits is None
+        dispatcher = house.dispatcher
+        before = (dispatcher.state, dispatcher.ever_ready, dispatcher.limits)
+        assert before == (ServiceState.LOADING, False, None)
         await house.until(1.0)
         assert house.dispatcher.ready() == (True, "ready for traffic")
         assert house.dispatcher.ever_ready

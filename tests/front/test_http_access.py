@@ -127,6 +127,19 @@ async def gone_waiting(stage: Stage) -> Answer:
     return await task
 
 
+async def gone_after_noise(stage: Stage) -> Answer:
+    """Leaves after the server said something that is no departure."""
+    stage.dispatcher.mode = "hold"
+    client = Client(stage.app, headers=[TEXT])
+    for _ in range(3):
+        client.send(b"a M")
+    task = asyncio.create_task(client.run())
+    await until(lambda: client.reads > 3)
+    assert stage.dispatcher.tickets[0].open
+    client.leave()
+    return await task
+
+
 async def gone_running(stage: Stage) -> Answer:
     """Leaves while the model runs."""
     stage.dispatcher.mode = "hold"
@@ -212,6 +225,7 @@ WAYS_OUT: dict[WayOut, tuple[str, int, str | None]] = {
     answered: ("ok", 200, None),
     gone_receiving: ("client_gone", 499, "receive"),
     gone_waiting: ("client_gone", 499, "prepare"),
+    gone_after_noise: ("client_gone", 499, "prepare"),
     gone_running: ("client_gone", 499, "running"),
     gone_answered: ("client_gone", 499, "respond"),
     broken_framing: ("malformed_request", 400, None),

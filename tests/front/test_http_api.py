@@ -27,7 +27,7 @@ def refused(answer: Answer, status: int, code: str) -> dict[str, Any]:
     assert shown["request_id"] == answer.headers["x-request-id"]
     assert answer.headers["content-type"] == "application/problem+json"
     text = answer.body.decode()
-    for word in ("Traceback", "Error(", "msgspec", "site-packages", "/work", "/usr", SECRET):
+    for word in ("Traceback", "Error(", "msgspec", "site-packages", ".py", "/usr", SECRET):
         assert word not in text
     return shown
 
@@ -217,6 +217,7 @@ def test_nothing_lenient_is_served() -> None:
     refused(ask(stage.app, '{"inputs":NaN}'), 422, "invalid_input")
     body = '{"inputs":"a M","parameters":{"top_k":5, "targets":null}}'.replace("null", "nul")
     refused(ask(stage.app, body), 400, "malformed_request")
+    refused(ask(stage.app, '{"inputs":NaN,"inputs":"a M"}'), 400, "malformed_request")
     utf_16 = ask(stage.app, '{"inputs":"a M"}'.encode("utf-16-le"))
     refused(utf_16, 400, "malformed_request")
     assert stage.dispatcher.asks == []

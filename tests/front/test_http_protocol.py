@@ -164,6 +164,19 @@ def test_early_answer_to_a_body_that_stops(serve: Serve) -> None:
     ended(stage, {"queue_full": 1})
 
 
+def test_early_answer_to_a_body_that_breaks(serve: Serve) -> None:
+    """Broken framing behind an early answer ends the connection without a second answer."""
+    stage, served = serve(receive_timeout_ms=600_000)
+    stage.dispatcher.gate_says = FULL
+    with wire(served.address) as client:
+        client.write(head("Content-Type: text/plain", "Transfer-Encoding: chunked"))
+        refused(client.reply(), 503, "queue_full")
+        client.write(b"no chunk\r\n")
+        assert client.rest() == []
+    ended(stage, {"queue_full": 1})
+    assert dropped(stage) == {"bad_http": 1}
+
+
 def test_too_large_by_declaration(serve: Serve) -> None:
     """10 GB announced is 413 at once, and the answer says that the connection ends."""
     stage, served = serve(receive_timeout_ms=600_000)

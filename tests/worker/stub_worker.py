@@ -212,7 +212,6 @@ class Stub:
         if action == "exit":
             os._exit(1)
         if action == "segfault":
-            signal.signal(signal.SIGSEGV, signal.SIG_DFL)
             os.kill(os.getpid(), signal.SIGSEGV)
         if action == "hang":
             time.sleep(FOREVER_S)
