@@ -133,9 +133,7 @@ class Intake:
         rests = list(self._pool.rests(now))
         if plan is None or not rests:
             return 0.0
-        line_s = plan.cost.line_s(
-            self._queue.units, len(self._queue), self._pool.batch_budget()
-        )
+        line_s = plan.cost.line_s(self._queue.units, len(self._queue), self._pool.batch_budget())
         oldest = self._queue.oldest()
         prepare_s = plan.cost.prepare_s(len(oldest.inputs)) if oldest else 0.0
         return admission.predicted_wait(rests, line_s, prepare_s)

@@ -72,7 +72,7 @@ def written(text: str) -> str:
         begin, end = f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
         pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
         block = f"{begin}\n{table()}\n{end}"
-        text = pattern.sub(lambda _, block=block: block, text)
+        text = pattern.sub(block.replace("\\", r"\\"), text)
     return text
 
 

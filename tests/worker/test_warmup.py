@@ -102,6 +102,15 @@ def test_one_slow_run_does_not_count() -> None:
     assert machine.fit() == pytest.approx((0.005, 0.0005))
 
 
+def test_a_slope_lost_in_noise_is_no_free_ride() -> None:
+    """Where larger batches seem to cost nothing, a share of their time counts as their size."""
+    machine = Machine(lambda units: 0.1 if units < 64 else 0.08)
+    fixed, unit = machine.fit()
+    largest = max(items * length for items, length in machine.ran)
+    assert unit * largest == pytest.approx(0.05 * 0.08)
+    assert fixed + unit * largest == pytest.approx(0.08)
+
+
 def test_unbatchable_model_is_measured_alone() -> None:
     """Where items cannot share a batch, longer inputs stand for larger ones."""
     machine = Machine(lambda units: 0.005 + 1e-9 * units)

@@ -1,8 +1,10 @@
 """What a new model is asked before it serves: how long it may be fed, and what a batch costs.
 
 Laws
-- The line ``a + b·P`` is fitted to medians of real runs, forward and postprocessing together, by
-  relative error, so that small batches count as much as large ones; a >= 0, b > 0.
+- The line ``a + b·P`` is fitted to the best of a few runs, forward and postprocessing together,
+  by relative error, so that small batches count as much as large ones; a >= 0, b > 0. The best and
+  not the mean: other work on the machine only ever adds time, and speed is learnt later anyway.
+- A slope that is lost in noise is not taken for "no cost": a batch would never be full.
 - Sizes grow until a batch costs :data:`ENOUGH_TIMES` the first one (a CPU is there at once, a GPU
   is flat for long), or the time for it is used up: a slow model must not load for minutes.
 - A length counts as possible when one run at that length returned.
@@ -10,7 +12,6 @@ Laws
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Callable, Iterable, Sequence
 from time import perf_counter
 from typing import Any
@@ -25,6 +26,9 @@ REPEATS = 3
 ENOUGH_TIMES = 4.0
 FIT_LENGTH = 32
 """Tokens of each item of the fit's batches, about a sentence."""
+
+LEAST_SLOPE = 0.05
+"""Least share of the largest batch's time that is put down to its units."""
 
 MAX_FIT_UNITS = 16384
 LEAST_UNIT_S = 1e-9
@@ -81,11 +85,14 @@ def fit_cost(
             before = clock()
             run(items, length)
             times.append(clock() - before)
-        points.append((items * length, statistics.median(times)))
+        points.append((items * length, min(times)))
         enough = len(points) >= REPEATS and points[-1][1] >= ENOUGH_TIMES * points[0][1]
         if enough or (len(points) > 1 and clock() - started > FIT_S):
             break
-    return fit_line(points)
+    fixed, unit = fit_line(points)
+    units, seconds = points[-1]
+    least = LEAST_SLOPE * seconds / units
+    return (fixed, unit) if unit >= least else (seconds - least * units, least)
 
 
 def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
