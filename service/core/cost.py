@@ -51,6 +51,7 @@ class Cost:
         self.speed = 1.0
         self.padding = 1.3  # padded / real units; what an untrained mix of lengths gave
         self.batches = 0
+        self._off = 0  # whether the last batch was clipped, and which way
 
     @property
     def measured(self) -> bool:
@@ -96,7 +97,10 @@ class Cost:
             return
         seen = seconds / (self.fixed_s + self.unit_s * padded)
         clipped = min(max(seen, self.speed / SPEED_CLIP), self.speed * SPEED_CLIP)
-        self.speed = max(_step(self.speed, clipped, SPEED_STEP), 1e-6)
+        off = (seen > clipped) - (seen < clipped)
+        weight = 1.0 if off and off == self._off else SPEED_STEP
+        self._off = off
+        self.speed = max(_step(self.speed, clipped, weight), 1e-6)
         self.batches += 1
         if units > 0:
             self.padding = _step(self.padding, max(1.0, padded / units), PAD_STEP)

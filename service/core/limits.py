@@ -59,11 +59,10 @@ class Limits:
         """Seconds that one batch may take now, at the present fixed cost of a batch.
 
         An ``auto`` time grows with a device that has become slow: a batch time under the fixed cost
-        would end batching just when it is needed most.
+        would end batching just when it is needed most. It does not rest on what the warm-up
+        measured, which may have been far too much.
         """
-        if not self.batch_is_auto:
-            return self.batch_s
-        return min(max(self.batch_s, 2 * fixed_s), self.deadline_s / 2)
+        return _auto_batch_s(self.deadline_s, fixed_s) if self.batch_is_auto else self.batch_s
 
     def watchdog(self, predicted_s: float) -> float:
         """Seconds after which a batch predicted to take ``predicted_s`` counts as hung."""
@@ -75,6 +74,10 @@ class Limits:
 def rung(seconds: float) -> float:
     """Round up to the ladder; the top rung for anything beyond it."""
     return next((step for step in DEADLINE_LADDER_S if seconds <= step), DEADLINE_LADDER_S[-1])
+
+
+def _auto_batch_s(deadline_s: float, fixed_s: float) -> float:
+    return min(max(deadline_s / 8, 2 * fixed_s), deadline_s / 2)
 
 
 def derive(
@@ -101,7 +104,7 @@ def derive(
         deadline = min(most, settings.deadline_ms / 1000)
     wait = deadline / 2 if settings.max_wait_ms is None else settings.max_wait_ms / 1000
     if settings.batch_ms is None:
-        batch = min(max(deadline / 8, 2 * fixed_s), deadline / 2)
+        batch = _auto_batch_s(deadline, fixed_s)
     else:
         batch = settings.batch_ms / 1000
     return Limits(

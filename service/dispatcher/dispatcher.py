@@ -222,9 +222,6 @@ class Dispatcher:
             self._all_out.set()
 
     def _refuse_waiting(self) -> None:
-        """The breaker opened: it is told to whoever waits, unless they wait for a new worker."""
-        if not self.pool.ready_slots():
-            return  # the workers' story comes first: who can wait for the reload stays
         again_s = max(RETRY_LEAST_S, self.circuit.retry_after_s(self.clock()))
         refusal = problem("circuit_open", retry_after_s=again_s)
         for ticket in dict.fromkeys(ticket_of(item) for item in self.queue):

@@ -139,6 +139,7 @@ class Returns:
         if not frame.ok:
             get_log().error("canary.failed", worker=slot.worker.index, **_where(frame.trace))
         if frame.device_lost:
+            slot.leave_preparing()  # what it had in hand is not to blame
             slot.worker.kill(Loss.DEVICE_LOST)
         elif slot.recovery is not None:
             verdicts = slot.recovery.canary(ok=frame.ok)

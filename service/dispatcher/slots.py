@@ -100,6 +100,7 @@ class Slot:
     def broken(self) -> None:
         """Its worker broke the protocol: whatever it says next is worth nothing."""
         get_log().error("worker.broken", worker=self.worker.index)
+        self.leave_preparing()  # what it had in hand is not to blame
         self.worker.kill(Loss.CRASHED)
 
     def leave_preparing(self) -> None:

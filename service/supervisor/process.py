@@ -35,7 +35,9 @@ KEPT_PREFIXES = (
 """What a worker may need of the environment; the front's keys and settings are not among it."""
 
 SECRET = re.compile(r"(^|_)(KEY|KEYS|SECRET|SECRETS|TOKEN|TOKENS|PASSWORD|CREDENTIALS?)($|_)")
-HUB_TOKENS = ("HF_TOKEN", "HUGGING_FACE_HUB_TOKEN")
+HUB_TOKENS = (
+    "HF_TOKEN", "HF_TOKEN_PATH", "HUGGING_FACE_HUB_TOKEN", "HF_HUB_DISABLE_IMPLICIT_TOKEN",
+)  # fmt: skip
 """The one secret that a worker may need: who loads a hub model may need the hub's token."""
 
 EXIT_S = 0.5

@@ -163,7 +163,7 @@ class Supervisor:
             self._lose(Loss.CRASHED, evidence=False)
             return
         get_log().info("worker.started", worker=self.index, pid=process.pid)
-        if self.state is WorkerState.STARTING:
+        if self._process is process and self.state is WorkerState.STARTING:
             self.state = WorkerState.LOADING
             self._timer = asyncio.get_running_loop().call_later(
                 self._load_timeout_s, self.kill, Loss.HUNG

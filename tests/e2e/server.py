@@ -34,9 +34,17 @@ HOLD_MS = 1000
 """How long a worker is kept busy while a batch gathers behind it."""
 
 
+RECEIVING, QUEUED, RUNNING = (
+    f'seawall_requests_in_flight{{stage="{stage}"}}' for stage in ("receiving", "queued", "running")
+)
+OK = 'seawall_requests_total{outcome="ok"}'
+"""Series as they stand in ``/metrics``."""
+
+
 def clean_environment(**extra: str) -> dict[str, str]:
-    """The environment without any setting of ours, and offline."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith("SEAWALL_")}
+    """The environment without any setting of ours or of an outer make, and offline."""
+    ours = ("SEAWALL_", "MAKE", "MFLAGS")
+    env = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     env["HF_HUB_OFFLINE"] = "1"
     env.update(extra)
     return env
@@ -243,6 +251,16 @@ class Server:
         """Wait until so many items stand in the queue."""
         wait_for(lambda: self.status()["queue"]["depth"] >= items, f"{items} items in the queue")
 
+    def wait_admitted(self, requests: int) -> None:
+        """Wait until so many requests have been let in since the start."""
+
+        def admitted() -> bool:
+            values = self.scrape()
+            places = QUEUED, RUNNING, OK
+            return sum(values[place] for place in places) >= requests
+
+        wait_for(admitted, f"{requests} admitted requests")
+
     def status(self) -> dict[str, Any]:
         """What ``/status`` says."""
         body: dict[str, Any] = self.get("/status").json()
@@ -272,13 +290,7 @@ class Server:
 
     def wait_idle(self) -> None:
         """Wait until nothing is inside any more; gauges that never fall fail here."""
-        gauges = (
-            "seawall_queue_depth",
-            *map(
-                'seawall_requests_in_flight{{stage="{}"}}'.format,
-                ("receiving", "queued", "running"),
-            ),
-        )
+        gauges = ("seawall_queue_depth", RECEIVING, QUEUED, RUNNING)
 
         def idle() -> bool:
             values = self.scrape()

@@ -12,6 +12,7 @@ import pytest
 
 from tests.e2e.load import Call
 from tests.e2e.server import LONG_S, Server, clean_environment
+from tests.e2e.watch import Watch
 from tests.tools import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -101,7 +102,7 @@ def test_each_alone(model: Server, expected: list[Any]) -> None:
 
 
 def test_in_mixed_batches_under_load(model: Server, expected: list[Any]) -> None:
-    """Everything at the same moment in random order, again and again: still equal, and batched."""
+    """Everything at the same moment in random order: equal, batched, and probes are answered."""
     chance = random.Random(7)
     alone = model.metric("seawall_batch_items_bucket", le="1.0")
     batches = model.metric("seawall_batch_items_count")
@@ -109,7 +110,10 @@ def test_in_mixed_batches_under_load(model: Server, expected: list[Any]) -> None
         order = list(range(len(expected)))
         chance.shuffle(order)
         cases = [[*CASES, *LISTS][index] for index in order]
-        answers = model.send(*map(call_of, cases)).result()
+        with Watch(model) as watch:
+            answers = model.send(*map(call_of, cases)).result()
+        assert set(watch.lives) == {200}
+        assert watch.slowest_s < 5.0  # a prober's time-out, not the goal
         for index, answer in zip(order, answers, strict=True):
             assert answer.status == 200, answer.body
             check_same(answer.json, expected[index])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import socket
-import threading
 from collections.abc import Iterator
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
@@ -13,6 +12,7 @@ from service.core.errors import ERRORS, OutcomeClass
 from tests.e2e.conftest import PATIENT
 from tests.e2e.load import Answer, Call
 from tests.e2e.server import GOOD_TEXT, Server, scripted, wait_for
+from tests.e2e.watch import Watch
 
 pytestmark = pytest.mark.e2e
 
@@ -25,31 +25,6 @@ def narrow() -> Iterator[Server]:
     flags = ("--model", "synthetic:cpu", "--rehearsal", "--queue-limit", "10", "--batch-ms", "1")
     with Server(*PATIENT, *flags) as server:
         yield server
-
-
-class Watch:
-    """Asks ``/livez`` and ``/metrics`` again and again while its block runs."""
-
-    def __init__(self, server: Server) -> None:
-        self.lives: list[int] = []
-        self.depths: list[float] = []
-        self._server = server
-        self._over = threading.Event()
-        self._thread = threading.Thread(target=self._ask, daemon=True)
-
-    def _ask(self) -> None:
-        while not self._over.is_set():
-            self.lives.append(self._server.get("/livez").status_code)
-            self.depths.append(self._server.metric("seawall_queue_depth"))
-            self._over.wait(0.05)
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._over.set()
-        self._thread.join()
 
 
 def check_503(answer: Answer) -> None:
@@ -82,7 +57,7 @@ def test_burst_beyond_the_queue_is_refused_at_once(narrow: Server) -> None:
     assert {answer.json["tokens"] for answer in served} == {3}
     assert {answer.json["batch"] for answer in served} == {1}
     assert set(watch.lives) == {200}
-    assert max(watch.depths) == 10
+    assert 9 <= max(watch.depths) <= 10  # the first one may leave it before the tenth has come
     assert min(watch.depths) >= 0
     outcomes = narrow.outcomes()
     assert outcomes["ok"] == len(served)

@@ -116,9 +116,12 @@ class Supervised:
         assert not options
         self._capture = structlog.testing.capture_logs()
         self.log: list[Any] = []
+        self.bugs: list[dict[str, Any]] = []
 
     async def __aenter__(self) -> Self:
         self.log = self._capture.__enter__()
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, context: self.bugs.append(context))
         self.worker.start()
         return self
 
@@ -133,6 +136,7 @@ class Supervised:
                 await self.worker.stop()
         finally:
             self._capture.__exit__(kind, error, at)
+        assert not self.bugs
         assert self.worker.pid is None
         assert self.worker.state is WorkerState.STOPPED
 

@@ -103,6 +103,19 @@ async def test_predicted_wait_over_the_cap_is_refused() -> None:
 
 
 @virtual
+async def test_a_burst_at_an_idle_worker_is_cut_by_its_wait() -> None:
+    """A worker that is still idle passes nobody over the cap once others wait before them."""
+    async with House() as house:
+        for number in range(40):
+            house.send(text(f"n{number}"), timeout_s=60.0)
+        assert house.count()["overloaded"] > 20
+        # With 30 % padding nine are 94 units, four batches, 1.96 s: the tenth may come. Ten are 104
+        # units, five batches, 2.25 s: the eleventh may not.
+        assert house.count()[""] == 10
+        assert await house.ends(*house.callers[:10]) == ["ok"] * 10
+
+
+@virtual
 async def test_size_plays_no_part_in_the_wait() -> None:
     """Short and long requests are refused by the same wait."""
     async with House() as house:

@@ -102,6 +102,21 @@ async def test_a_doomed_head_is_dropped_if_others_wait() -> None:
 
 
 @virtual
+async def test_who_is_still_prepared_waits_too() -> None:
+    """A doomed head is dropped also if the only other one is still being prepared."""
+    script = Script(marks={"slow": "slow=3", "other": "prepare_hang"})
+    async with House(script) as house:
+        house.send(text("slow"))
+        doomed = house.send(text("doomed"), timeout_s=3.375)
+        await house.step()
+        house.send(text("other"), timeout_s=4.5)
+        assert await doomed.end() == "deadline_exceeded"
+        assert doomed.ended == 3.25
+        await house.ends()
+        assert house.batches == [("slow",)]
+
+
+@virtual
 async def test_the_last_one_is_never_dropped() -> None:
     """A doomed request that waits alone is run: only so does a wrong estimator learn."""
     async with House(Script(marks={"slow": "slow=3"})) as house:
@@ -140,11 +155,23 @@ async def test_a_doomed_item_takes_its_list_along() -> None:
     """When an item of a list is dropped, its siblings are not run for nothing."""
     async with House(Script(marks={"slow": "slow=3"})) as house:
         house.send(text("slow"))
-        doomed = house.send(text("long", 32), text("short", 5), timeout_s=3.5)
+        doomed = house.send(text("long", 32), text("short", 5), timeout_s=3.5625)
         other = house.send(text("other"), timeout_s=10.0)
         await house.ends()
         assert (doomed.outcome, doomed.ended, other.outcome) == ("deadline_exceeded", 3.25, "ok")
         assert house.batches == [("slow",), ("other",)]
+
+
+@virtual
+async def test_who_was_picked_with_a_doomed_sibling_is_not_run() -> None:
+    """A picked item whose list was dropped in the same step leaves the batch; the rest runs."""
+    async with House(Script(marks={"slow": "slow=3"})) as house:
+        house.send(text("slow"))
+        doomed = house.send(text("long", 32), text("short", 5), timeout_s=3.5625)
+        near = house.send(text("near", 5), timeout_s=4.0)
+        await house.ends()
+        assert (doomed.outcome, near.outcome) == ("deadline_exceeded", "ok")
+        assert house.batches == [("slow",), ("near",)]
 
 
 @virtual

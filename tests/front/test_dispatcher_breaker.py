@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from itertools import pairwise
 
 import pytest
@@ -164,6 +165,9 @@ async def test_a_failure_while_half_open_opens_it_again() -> None:
         assert house.metric("breaker_transitions_total", to="open") == 2
 
 
+Trial = Callable[[House], Awaitable[Caller]]
+
+
 async def _invalid(house: House) -> Caller:
     return house.send(text("unfit"))
 
@@ -196,12 +200,11 @@ async def _shed(house: House) -> Caller:
     ],
 )
 @virtual
-async def test_a_trial_without_a_verdict_does_not_wedge_it(trial: object, outcome: str) -> None:
+async def test_a_trial_without_a_verdict_does_not_wedge_it(trial: Trial, outcome: str) -> None:
     """Whatever becomes of the trial, a valid request is answered within one more interval."""
     marks = {"unfit": "unfit", "slow": "slow=0.25", "leaves": "slow=0.25"}
     async with House(Script(marks=marks)) as house:
         await half_open(house)
-        assert callable(trial)
         caller = await trial(house)
         assert await caller.end() == outcome
         valid = house.send(text("valid"))
@@ -272,6 +275,16 @@ async def test_ten_bad_canaries_restart_the_worker() -> None:
         assert state(house) is BreakerState.HALF_OPEN
         assert await house.send(text("a")).end() == "ok"
         assert house.fatal == []
+
+
+@virtual
+async def test_canaries_count_anew_after_a_restart() -> None:
+    """While one worker restarts, the other has ten canaries of its own before it follows."""
+    async with House(Script(reload_s=100.0), workers=2) as house:
+        await fail(house, 5)
+        before = sum(len(worker.probes) for worker in house.workers)
+        await house.when(lambda: all(worker.losses for worker in house.workers))
+        assert sum(len(worker.probes) for worker in house.workers) - before == 20
 
 
 @virtual

@@ -121,6 +121,20 @@ async def test_the_memory_budget_holds_for_what_comes() -> None:
         assert house.metric("oom_total", recovery="split") == 3
 
 
+@virtual
+async def test_good_batches_raise_the_memory_budget_again() -> None:
+    """Fifty good batches give back a sixteenth of what a batch may hold."""
+    script = Script(oom_above=4)
+    async with House(script) as house:
+        await house.ends(*await batch_of(house, *EIGHT))
+        budget = house.dispatcher.pool.budget
+        assert budget.tokens == 12.0
+        script.oom_above = 1000
+        for _ in range(50):
+            assert await house.send(text("a")).end() == "ok"
+        assert budget.tokens == 12.0 + 24.0 / 16
+
+
 @pytest.mark.parametrize("max_tokens,outcome", [(4, "payload_too_large"), (512, "out_of_memory")])
 @virtual
 async def test_a_lone_input_out_of_memory(max_tokens: int, outcome: str) -> None:

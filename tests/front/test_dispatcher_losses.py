@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from service.core.errors import Stage
+from service.worker.wire import Probed
 from service.workers import Loss, WorkerState
 from tests.front.scripted import DEATHS, FACTS, FIXED_S, House, Script, batch_s, text, virtual
 
@@ -45,7 +46,7 @@ async def test_who_cannot_wait_for_the_reload_is_told_at_once() -> None:
     """A deadline before the reload: model_loading now; a later one waits and is run."""
     script = Script(marks={"bad": "crash"}, reload_s=2.0)
     async with House(script) as house:
-        house.send(text("other")).ticket  # noqa: B018
+        house.send(text("other"))
         await house.until(1.0)
         house.worker.die()
         await house.ready()
@@ -92,14 +93,13 @@ async def test_a_second_loss_sends_away_who_cannot_wait_any_more() -> None:
 @virtual
 async def test_retry_after_of_a_lost_worker() -> None:
     """Told to come back when a worker is there: the reload time, or at once if one is left."""
-    for workers, expected in ((1, 1.0), (2, 1.0)):
-        script = Script(marks={"bad": "crash"})
-        async with House(script, workers=workers) as house:
+    for workers, expected in ((1, 7.0), (2, 1.0)):
+        async with House(Script(marks={"bad": "crash"}), workers=workers) as house:
             house.dispatcher.crew.reload_s = 7.0
             caller = house.send(text("bad"))
             await caller.end()
             assert caller.problem is not None
-            assert caller.problem.retry_after_s == (7.0 if workers == 1 else expected)
+            assert caller.problem.retry_after_s == expected
 
 
 # ---------------------------------------------------------------------- suspects
@@ -177,6 +177,34 @@ async def test_an_input_that_kills_its_preparer_is_poisoned() -> None:
         assert len(house.worker.losses) == 2
         assert await other.end() == "ok"
         assert house.fatal == []
+
+
+@virtual
+async def test_an_input_in_preparation_is_not_blamed_for_the_canary() -> None:
+    """Who is prepared while a canary finds the device lost is no suspect."""
+    script = Script(marks={"bad": "error"}, canary="lost", prepare_s=1 / 4)
+    async with House(script) as house:
+        house.send(text("bad"), timeout_s=60.0)  # runs from 0.25, its canary from 0.5 to 0.625
+        await house.until(1 / 2)
+        innocent = house.send(text("innocent"), timeout_s=60.0)
+        await house.when(lambda: bool(house.worker.losses))
+        assert house.worker.prepared == ["bad"]
+        assert len(house.dispatcher.crew._suspects) == 0
+        script.canary = "good"
+        assert await innocent.end() == "ok"
+
+
+@virtual
+async def test_an_input_in_preparation_is_not_blamed_for_babble() -> None:
+    """Who is prepared while the worker breaks the protocol is no suspect."""
+    async with House(Script(prepare_s=1 / 4)) as house:
+        innocent = house.send(text("innocent"), timeout_s=60.0)
+        await house.step()
+        house.worker.say(Probed(999, ok=True))
+        await house.turn()
+        assert house.worker.losses
+        assert len(house.dispatcher.crew._suspects) == 0
+        assert await innocent.end() == "ok"
 
 
 @virtual
@@ -373,6 +401,8 @@ async def test_the_other_worker_takes_over() -> None:
         assert len(lost) == len(running) == 1
         assert outcomes.count("ok") == 7
         assert house.now < 2.0
+        taken = house.workers[1].prepared
+        assert len(taken) == len(set(taken)), "what it had already was not sent again"
 
 
 @virtual
