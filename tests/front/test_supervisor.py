@@ -393,13 +393,12 @@ while True:
     os.write(1, b'y\\n' * 32768)
 """
     async with Supervised(speaks(then)) as one:
-        await one.ready()
+        await one.when(lambda: len(one.events("worker.output")) >= LINES_A_SECOND)
         turns = 200
         used = time.thread_time()
         for _ in range(turns):
             await asyncio.sleep(0)
         assert (time.thread_time() - used) / turns < 0.02  # of CPU, in each turn of the loop
-        assert one.events("worker.output")
 
 
 # ---------------------------------------------------------------------- environment

@@ -1,0 +1,139 @@
+"""The packaged model: what overload costs it, what batching by length gains; and a refusal's cost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from service.bench.client import Client
+from service.bench.figures import Growth, make_point
+from service.bench.load import Span, open_loop
+from service.bench.options import Options
+from service.bench.record import REFUSED, Tally
+from service.bench.report import Capacity, Point
+from service.bench.retries import Retries
+from service.bench.schedule import Arrivals, Lengths, Segment, make_schedule
+from service.bench.texts import Texts
+from tests.bench.live_ladder import DEEP_CONNECTIONS, NO_LIMITS, Pace, asking, plain_options, run
+from tests.bench.live_rows import Row, Unit, median
+from tests.bench.live_trouble import variant
+from tests.e2e.load import Call
+from tests.e2e.server import Server
+
+COLUMN = "packaged model"
+CAPACITY_S, RATE_S = 15.0, 15.0
+TENFOLD = 10.0
+
+REFUSALS_RPS = 500.0
+REFUSALS_S = 6.0
+HOLD_MS = 60_000
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """What was measured with the packaged model."""
+
+    closed: Capacity
+    deep: Capacity
+    fifo: Capacity
+    points: list[Point]
+
+    def rows(self) -> list[Row]:
+        """Against the targets."""
+        return [
+            Row("goodput at 10x / closed-loop capacity (64 connections)", COLUMN,
+                median(point.goodput_of_capacity for point in self.points),
+                Unit.SHARE, least=0.80),
+            Row("capacity / that with plain FIFO batches of 32", COLUMN,
+                self.deep.rps / self.fifo.rps, Unit.TIMES, least=3.0),
+        ]  # fmt: skip
+
+
+def packaged(pace: Pace) -> Packaged:
+    """The packaged model with its default settings, then with every limit lifted."""
+    with Server() as server:
+        batch_ms = round(1000 * server.status()["limits"]["batch_s"])
+        options = replace(plain_options(server), capacity_s=CAPACITY_S * pace.shorter)
+        closed, points = run(lambda: _overload(options, pace))
+    flags = (*NO_LIMITS, "--batch-ms", str(batch_ms), "--watchdog-ms", "600000")
+    with Server(*flags) as server:
+        deep = _deep(server, pace)
+    with variant("fifo-32", *flags) as server:
+        fifo = _deep(server, pace)
+    return Packaged(closed, deep, fifo, points)
+
+
+async def _overload(options: Options, pace: Pace) -> tuple[Capacity, list[Point]]:
+    points = []
+    async with asking(options) as bench:
+        closed = await bench.closed()
+        rps = TENFOLD * closed.rps
+        seconds = RATE_S * pace.shorter
+        for seed in pace.seeds:
+            phase = await bench.offer(
+                f"10x seed {seed}", [Segment(seconds, rps)], warmup_s=seconds / 8, seed=seed
+            )
+            points.append(make_point("10x", rps, phase, closed))
+    return closed, points
+
+
+def _deep(server: Server, pace: Pace) -> Capacity:
+    options = replace(
+        plain_options(server),
+        connections=DEEP_CONNECTIONS,
+        capacity_s=2 * CAPACITY_S * pace.shorter,
+    )
+
+    async def measure() -> Capacity:
+        async with asking(options) as bench:
+            return await bench.closed(8.0 * pace.shorter)
+
+    return run(measure)
+
+
+# ---------------------------------------------------------------- what a refusal costs
+
+
+def refusal_row() -> Row:
+    """The front's CPU for one refusal: the worker is held, the one place taken, all are refused."""
+    flags = ("--model", "synthetic:cpu", "--rehearsal", "--queue-limit", "1", "--watchdog-ms",
+             "600000", "--deadline-ms", str(2 * HOLD_MS))  # fmt: skip
+    with Server(*flags) as server:
+        hold = Call("one two three", {"X-Rehearse-Fault": f"slow={HOLD_MS}"})
+        server.send(hold)
+        server.wait_running()
+        server.send(Call("four five six"))
+        server.wait_depth(1)
+        options = plain_options(server)
+        idle_s = _front_cpu_s(server, lambda: time.sleep(REFUSALS_S))
+        refused: list[int] = []
+        busy_s = _front_cpu_s(server, lambda: refused.append(run(lambda: _refuse(options))))
+    value = 1e6 * (busy_s - idle_s) / refused[0]
+    return Row("front CPU of one refusal", COLUMN, value, Unit.MICROSECONDS, most=100.0)
+
+
+def _front_cpu_s(server: Server, during: Callable[[], None]) -> float:
+    """CPU time of the front between two scrapes, the cost of one of them included."""
+    before = server.scrape()
+    during()
+    return Growth(before, server.scrape()).plain("process_cpu_seconds_total")
+
+
+async def _refuse(options: Options) -> int:
+    calls = make_schedule(
+        [Segment(REFUSALS_S, REFUSALS_RPS)], Arrivals.POISSON, Lengths(), None, seed=1
+    )
+    client = Client(options.address, {})
+    tally = Tally()
+    try:
+        phase = await open_loop(
+            client, calls, Texts("", 1), span=Span(REFUSALS_S, 0.0, 5.0, 1),
+            retries=Retries(), tally=tally,
+        )  # fmt: skip
+    finally:
+        client.close()
+    refused = sum(one.status == REFUSED for one in phase.attempts)
+    if refused != len(phase.attempts):
+        raise RuntimeError("something was not refused")
+    return refused

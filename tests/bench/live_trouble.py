@@ -1,0 +1,132 @@
+"""Trouble: a burst with clients that retry, a device that slows down, an estimator that is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from service.bench.options import Options
+from service.bench.record import Attempt
+from service.bench.report import Capacity
+from service.bench.retries import RetryKind
+from service.bench.schedule import Segment
+from tests.bench.live_ladder import Pace, Profile, asking, run
+from tests.bench.live_rows import Row, Unit
+from tests.bench.live_worker import SLOWER
+from tests.e2e.server import Server
+
+BASE, BURST, TWICE = 0.7, 10.0, 2.0
+BEFORE_S, BURST_S, AFTER_S = 5.0, 10.0, 9.0
+STEADY_BINS = 5
+"""Seconds in a row that must be as before the burst."""
+
+AS_BEFORE = 0.95
+NORMAL = 0.85
+WRONG_S = 10.0
+BINS_PER_S = 2
+SLOW_PHASE_S = {"cpu": 15.0, "gpu": 20.0}
+"""A third of the run; all times of the GPU-like model are longer."""
+
+
+def variant(name: str, *flags: str) -> Server:
+    """A server with one thing changed (``live_server``)."""
+    program = (sys.executable, "-m", "tests.bench.live_server", name)
+    return Server(command=(*program, "--bind", "127.0.0.1:0", "--log-format", "json", *flags))
+
+
+# ---------------------------------------------------------------- recovery
+
+
+def recovery_row(profile: Profile, pace: Pace, capacity: Capacity, kind: RetryKind) -> Row:
+    """Seconds after ten times the load until new users succeed as before, for five seconds."""
+    burst_s = BURST_S * pace.shorter
+    segments = [
+        Segment(seconds, times * capacity.rps)
+        for seconds, times in ((BEFORE_S, BASE), (burst_s, BURST), (AFTER_S, BASE))
+    ]
+    with Server(*profile.flags) as server:
+        options = replace(profile.options(server), retries=kind)
+        users = run(lambda: _users(options, segments, f"burst, retries {kind}"))
+    value = recovery_s(users, BEFORE_S, BEFORE_S + burst_s, BEFORE_S + burst_s + AFTER_S)
+    what = f"recovery after 10x for 10 s on 0.7x, retries {kind}"
+    return Row(what, profile.name, value, Unit.SECONDS, most=2.0)
+
+
+async def _users(options: Options, segments: Sequence[Segment], label: str) -> list[Attempt]:
+    async with asking(options) as bench:
+        phase = await bench.offer(label, segments, seed=options.seed)
+    return [one for one in phase.attempts if one.last]
+
+
+def recovery_s(users: Sequence[Attempt], begin: float, end: float, last: float) -> float | None:
+    """Whole seconds from ``end`` until success is as before ``begin``; ``None`` if never."""
+
+    def success(start: float, stop: float) -> float:
+        seen = [user.in_time for user in users if start <= user.user_at_s < stop]
+        return sum(seen) / len(seen) if seen else 1.0
+
+    usual = success(1.0, begin)
+    bins = [success(end + k, end + k + 1) for k in range(int(last - end))]
+    for start in range(len(bins) - STEADY_BINS + 1):
+        if all(share >= AS_BEFORE * usual for share in bins[start : start + STEADY_BINS]):
+            return float(start)
+    return None
+
+
+# ---------------------------------------------------------------- a slow device
+
+
+def slow_row(profile: Profile, pace: Pace, capacity: Capacity) -> Row:
+    """Goodput at 2x while the device takes three times as long, by what it can do then."""
+    third_s = SLOW_PHASE_S[profile.name] * pace.shorter
+    with variant("slowable", *profile.flags) as server:
+        worker = server.worker_pid
+        options = profile.options(server)
+        users = run(lambda: _slowed(options, TWICE * capacity.rps, third_s, worker))
+    good = sum(user.in_time for user in users if third_s <= user.user_at_s < 2 * third_s)
+    share = SLOWER * good / third_s / capacity.rps
+    what = "device three times slower for a third of the run: goodput by what it can do"
+    return Row(what, profile.name, share, Unit.SHARE, least=profile.targets.slow)
+
+
+async def _slowed(options: Options, rps: float, third_s: float, worker: int) -> list[Attempt]:
+    async def switch() -> None:
+        await asyncio.sleep(third_s)
+        os.kill(worker, signal.SIGUSR1)
+        await asyncio.sleep(third_s)
+        os.kill(worker, signal.SIGUSR2)
+
+    switching = asyncio.create_task(switch())
+    users = await _users(options, [Segment(3 * third_s, rps)], "device 3x slower in the middle")
+    await switching
+    return users
+
+
+# ---------------------------------------------------------------- a wrong estimator
+
+
+def wrong_row(profile: Profile, pace: Pace, capacity: Capacity, factor: float) -> Row:
+    """Seconds of load at 2x until a fresh server with a wrong estimator does as well as later."""
+    seconds = WRONG_S * max(pace.shorter, 0.6)
+    with variant(f"speed={factor:g}", *profile.flags) as server:
+        options = profile.options(server)
+        segments = [Segment(seconds, TWICE * capacity.rps)]
+        users = run(lambda: _users(options, segments, f"estimator starts {factor:g}x wrong"))
+    what = f"normal again after an estimator {factor:g} times the truth"
+    return Row(what, profile.name, normal_after_s(users, seconds), Unit.SECONDS, most=3.0)
+
+
+def normal_after_s(users: Sequence[Attempt], seconds: float) -> float | None:
+    """When a half second first brings 85 % of what the second half of the run brings."""
+    ends = Counter(int(BINS_PER_S * (u.user_at_s + u.seconds)) for u in users if u.in_time)
+    bins = [ends[k] for k in range(int(BINS_PER_S * seconds))]
+    later = bins[len(bins) // 2 :]
+    usual = sum(later) / len(later)
+    if not usual:
+        return None
+    return next((k / BINS_PER_S for k, n in enumerate(bins) if n >= NORMAL * usual), None)
