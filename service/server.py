@@ -207,7 +207,9 @@ class Process:
         dispatcher.stop_admitting()
         if dispatcher.ever_ready:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(dispatcher.drained(), self._settings.drain_timeout_ms / 1000)
+                await asyncio.wait_for(
+                    dispatcher.answered(), self._settings.drain_timeout_ms / 1000
+                )
         dispatcher.refuse_all(problem("draining", retry_after_s=RETRY_LEAST_S))
         self._server.should_exit = True
 

@@ -61,7 +61,9 @@ class Dispatcher:
         self.queue = BoundedQueue(settings.queue_limit, settings.queue_bytes)
         self.fill = FillMeter(clock())
         self._metrics = metrics
-        self._all_out = asyncio.Event()
+        self._waiters = 0
+        self._all_answered, self._all_out = asyncio.Event(), asyncio.Event()
+        self._all_answered.set()
         self._all_out.set()
         crash_loop = CrashLoop(settings.restart_limit, float(settings.restart_window_s))
         suspects = Suspects()
@@ -154,6 +156,8 @@ class Dispatcher:
         """
         ticket = self.intake.admit(ask)
         self.tickets.add(ticket)
+        self._waiters += 1
+        self._all_answered.clear()
         self._all_out.clear()
         for item in ticket.items:
             self.crew.preparing.prepare(item)
@@ -172,8 +176,12 @@ class Dispatcher:
         """From now on every new prediction gets 503 ``draining``."""
         self.draining = self.intake.refusing = True
 
+    async def answered(self) -> None:
+        """Return when every request has its end; a batch may still run, but for nobody."""
+        await self._all_answered.wait()
+
     async def drained(self) -> None:
-        """Return when the last request is out."""
+        """Return when the last request is out, and its batch too."""
         await self._all_out.wait()
 
     def refuse_all(self, refusal: Problem) -> None:
@@ -214,6 +222,9 @@ class Dispatcher:
                 item.abandoned = True
         if gone:
             self.crew.preparing.forget(gone)
+        self._waiters -= 1
+        if not self._waiters:
+            self._all_answered.set()
         self.observe()
 
     def _out(self, ticket: Ticket) -> None:

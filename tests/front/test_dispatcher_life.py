@@ -66,10 +66,26 @@ async def test_a_drain_finishes_what_is_inside() -> None:
 
 
 @virtual
+async def test_a_drain_does_not_wait_for_work_that_is_for_nobody() -> None:
+    """``answered`` returns when the last client has its end, whatever its batch still does."""
+    async with House(Script(marks={"slow": "slow=4"})) as house:
+        caller = house.send(text("slow"), timeout_s=1.0)
+        await house.step()
+        house.dispatcher.stop_admitting()
+        await house.dispatcher.answered()
+        assert house.now == 1.0
+        assert house.in_flight() == (0, 1)
+        assert await caller.end() == "deadline_exceeded"
+        await house.dispatcher.drained()
+        assert house.now > 4.0
+
+
+@virtual
 async def test_an_idle_service_is_drained_at_once() -> None:
     """With nobody inside there is nothing to wait for."""
     async with House() as house:
         house.dispatcher.stop_admitting()
+        await house.dispatcher.answered()
         await house.dispatcher.drained()
         assert house.now == 0.0
 
