@@ -3,12 +3,15 @@
 ``batch_s(P) = speed · (fixed + unit · P)``, P = items × the longest, in padded units (tokens).
 ``fixed`` and ``unit`` come from the warm-up; ``speed`` follows what batches really took: after each
 it moves by 0.2 towards actual/predicted, which is clipped to a factor of 3 so that one stall or one
-lucky batch cannot throw the model off. Least-squares refits were tried and waste a third of the
+lucky batch cannot throw the model off. Two clipped in a row the same way are no accident: from the
+second on ``speed`` follows by the whole factor, so that a start that is a hundred times wrong costs
+a handful of batches and not thirty. Least-squares refits were tried and waste a third of the
 model's time while a device is slow.
 
 Laws
 - Every estimate is positive and finite, whatever was learnt.
-- One batch changes ``speed`` by at most a factor of 1.4 up or to 0.86 down.
+- One batch changes ``speed`` by at most a factor of 1.4 up or to 0.86 down; only where the one
+  before it was off by more than 3 the same way, by 3.
 """
 
 from __future__ import annotations
@@ -51,7 +54,7 @@ class Cost:
         self.speed = 1.0
         self.padding = 1.3  # padded / real units; what an untrained mix of lengths gave
         self.batches = 0
-        self._off = 0  # whether the last batch was clipped, and which way
+        self._off = 0  # which way the last batch was clipped: 1 slower, -1 faster, 0 not
 
     @property
     def measured(self) -> bool:
@@ -99,8 +102,8 @@ class Cost:
         clipped = min(max(seen, self.speed / SPEED_CLIP), self.speed * SPEED_CLIP)
         off = (seen > clipped) - (seen < clipped)
         weight = 1.0 if off and off == self._off else SPEED_STEP
-        self._off = off
         self.speed = max(_step(self.speed, clipped, weight), 1e-6)
+        self._off = off
         self.batches += 1
         if units > 0:
             self.padding = _step(self.padding, max(1.0, padded / units), PAD_STEP)

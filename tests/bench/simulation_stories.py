@@ -37,7 +37,7 @@ LOADS = (0.5, 0.9, 1.0, 1.5, 2.0, 5.0, 10.0)
 WARM_PART = 0.15
 """The first part of a story at one load, which does not count: the queue is still filling."""
 
-STEADY_S = {"cpu": 30.0, "gpu": 15.0}
+STEADY_S = {"cpu": 24.0, "gpu": 10.0}
 """How long each seed lasts at one load: enough answers for two digits, on both devices."""
 
 
@@ -112,7 +112,7 @@ def after_burst(device: Device, clients: str) -> Recovered:
 # ---------------------------------------------------------------- a device that changes
 
 SLOW = 3.0
-THIRD_S = 20.0
+THIRD_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,12 @@ class Stalled:
 
 @cache
 def stall(device: Device) -> Stalled:
-    """One batch takes 4.5 s longer at 0.9 times C."""
+    """One batch takes 4.5 s longer at 0.9 times C; counted is who comes half a deadline later."""
     seconds = STALL_FROM_S + STALL_S + 3.0
     about = (STALL_FROM_S, STALL_S)
     records = [play(Story(device, ((0.0, 0.9),), seconds, s, stall=about)) for s in SEEDS]
-    figures = measure(device, records, STALL_FROM_S, STALL_FROM_S + STALL_S)
+    noticed = STALL_FROM_S + device.deadline_s / 2
+    figures = measure(device, records, noticed, STALL_FROM_S + STALL_S)
     return Stalled(figures.refused, figures.overtime_s)
 
 

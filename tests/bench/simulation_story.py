@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import random
 import sys
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -103,17 +104,19 @@ def capacity(device: Device) -> float:
 
 
 def _run(stage: _Stage, *, lift_wait_cap: bool) -> Record:
-    """Play in virtual time, with logs kept and no line traced.
+    """Play in virtual time, the same each time, with logs held back and no line traced.
 
     Tracing for coverage triples the time of a story and sees no line that the tests of each room
     do not see; it goes on afterwards.
     """
-    tracer = sys.gettrace()
+    tracer, chance = sys.gettrace(), random.getstate()
     sys.settrace(None)
+    random.seed(stage.story.seed)  # the dispatcher spreads Retry-After by chance
     try:
         with structlog.testing.capture_logs():
             return run_virtual(stage.play(lift_wait_cap=lift_wait_cap))
     finally:
+        random.setstate(chance)
         sys.settrace(tracer)
 
 
@@ -121,7 +124,7 @@ class _Stage:
     """A running story."""
 
     def __init__(self, story: Story, crowd: list[User], **settings: Any) -> None:
-        self._story = story
+        self.story = story
         self._crowd = crowd
         self._settings = settings
         self._record = Record(crowd)
@@ -135,7 +138,7 @@ class _Stage:
 
     async def play(self, *, lift_wait_cap: bool) -> Record:
         self._loop = asyncio.get_running_loop()
-        self._loop.set_exception_handler(lambda _, context: self._bugs.append(context))
+        self._loop.set_exception_handler(lambda _, context: self._note_bug(context))
         await self._start()
         if lift_wait_cap:
             self._lift_wait_cap()
@@ -148,19 +151,23 @@ class _Stage:
         return self._record
 
     async def _start(self) -> None:
-        device = self._story.device
-        values = {"model": device.model, "deadline_ms": round(1000 * device.deadline_s)}
+        device = self.story.device
+        values: dict[str, Any] = {
+            "model": device.model,
+            "deadline_ms": round(1000 * device.deadline_s),
+        }
         self._metrics = Metrics()
         self._dispatcher = Dispatcher(
             settings=Settings(**values | self._settings),
             task=TASKS["synthetic"],
             metrics=self._metrics,
             clock=self._loop.time,
-            on_fatal=lambda code: self._bugs.append({"exit": code}),
+            on_fatal=lambda code: self._note_bug({"exit": code}),
         )
         self._dispatcher.start(self._make, 1)
-        while not self._dispatcher.ready()[0]:
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a simulated worker needs one turn of the loop
+        if not self._dispatcher.ready()[0]:
+            raise AssertionError("the worker is not ready")
 
     def _lift_wait_cap(self) -> None:
         plan = self._dispatcher.pool.plan
@@ -172,9 +179,9 @@ class _Stage:
     def _make(self, _: int, events: WorkerEvents) -> Worker:
         self._worker = SimulatedWorker(
             events,
-            self._story.device,
-            seed=self._story.seed,
-            fit_error=self._story.fit_error,
+            self.story.device,
+            seed=self.story.seed,
+            fit_error=self.story.fit_error,
             slowness=self._slowness,
             stall_s=self._stall_s,
         )
@@ -183,11 +190,11 @@ class _Stage:
     # ------------------------------------------------------------------ the device
 
     def _slowness(self) -> float:
-        start, end, factor = self._story.slow
+        start, end, factor = self.story.slow
         return factor if start <= self._loop.time() - self._zero < end else 1.0
 
     def _stall_s(self) -> float:
-        at, seconds = self._story.stall
+        at, seconds = self.story.stall
         if self._stalled or self._loop.time() - self._zero < at:
             return 0.0
         self._stalled = True
@@ -196,7 +203,7 @@ class _Stage:
     # ------------------------------------------------------------------ the users
 
     def _arrive(self, number: int) -> None:
-        self._savings = min(RETRIES_SAVED, self._savings + self._story.retry.budget)
+        self._savings = min(RETRIES_SAVED, self._savings + self.story.retry.budget)
         self._ask(self._crowd[number])
         if number + 1 < len(self._crowd):
             at = self._zero + self._crowd[number + 1].at
@@ -230,7 +237,7 @@ class _Stage:
             self._end(user, since, "ok")
 
     def _failed(self, user: User, since: float, refusal: Problem) -> None:
-        retry = self._story.retry
+        retry = self.story.retry
         if user.attempts > retry.most or not refusal.kind.retryable or not self._may_retry():
             self._end(user, since, refusal.code)
             return
@@ -239,7 +246,7 @@ class _Stage:
         self._loop.call_later(pause_s, self._ask, user)
 
     def _may_retry(self) -> bool:
-        if self._story.retry.budget == math.inf:
+        if self.story.retry.budget == math.inf:
             return True
         if self._savings < 1.0:
             return False
@@ -259,6 +266,10 @@ class _Stage:
         user.overtime_s = max(user.overtime_s, over)
 
     # ------------------------------------------------------------------ the end
+
+    def _note_bug(self, context: dict[str, Any]) -> None:
+        self._bugs.append(context)
+        self._done.set()  # whoever waits for the end would wait in vain
 
     def _check(self) -> None:
         if self._bugs:

@@ -131,6 +131,13 @@ def test_batch_time_grows_with_a_slow_device() -> None:
     assert _derive(replace(AUTO, deadline_ms=8000, batch_ms=40)).batch_time(0.7) == 0.04
 
 
+def test_batch_time_does_not_rest_on_the_warm_up() -> None:
+    """A fixed cost that was measured far too high does not allow long batches for ever."""
+    limits = _derive(replace(AUTO, deadline_ms=8000), fixed_s=1.5)
+    assert limits.batch_s == 3.0
+    assert limits.batch_time(0.015) == 1.0
+
+
 def test_batching_goes_on_while_the_device_is_slow() -> None:
     """Three times slower than in warm-up, many items still share a batch."""
     fixed_s, unit_s = 0.06, 8e-6
