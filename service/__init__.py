@@ -10,6 +10,7 @@ The map of the house (who may know what is checked by import-linter):
 - ``http``        protocol, gate, predict, pages, problems
 - ``app``         composition root (``create_app``); ``server`` is the process round it
 - ``settings``, ``metrics``, ``logs``  every setting, metric and log event, once
+- ``bench``       the load generator behind ``seawall bench``; knows a server by HTTP alone
 
 Public API: :func:`create_app` and :class:`Settings`, imported lazily so that looking at the
 version costs nothing.

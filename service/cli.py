@@ -1,9 +1,9 @@
-"""The command line: serve (the default), check, status.
+"""The command line: serve (the default), check, status, bench.
 
 Laws
 - Exit codes of ``serve``: 0 stopped as asked, 2 bad configuration or an address that cannot be
   bound, 3 the model cannot be loaded, 4 crash loop; 1 is a bug. ``check`` has 0, 2 and 3 with the
-  same meaning. ``status``: 0 ready, 1 not ready or not reachable.
+  same meaning. ``status``: 0 ready, 1 not ready or not reachable. ``bench`` has its own table.
 - What is wrong with the configuration goes to stderr, one line a fault, without a traceback.
 - Each command imports what it needs: version, help and check cost no server.
 """
@@ -270,9 +270,20 @@ def _plain(value: object) -> str:
             return text if text.isprintable() else ascii(text)
 
 
+# ---------------------------------------------------------------- bench
+
+
+def bench(args: Sequence[str]) -> int:
+    """Load a running server and report."""
+    from service.bench.command import bench as run
+
+    return run(args)
+
+
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "serve": (serve, "serve the model (the default)"),
     "check": (check, "validate and print the settings in force; --load tries the model"),
     "status": (status, f"ask a running server, by default {DEFAULT_URL}; exit 0 ready, 1 not"),
+    "bench": (bench, f"load a running server and report; '{NAME} bench --help' tells how"),
 }
 """Every command: what it does, and its line of help."""

@@ -52,9 +52,9 @@ class Row:
 
     @property
     def good(self) -> bool:
-        """Whether the target is met."""
+        """Whether the target is met; what has none is only shown."""
         if self.value is None:
-            return False
+            return self.least is None and self.most is None
         above = self.least is None or self.value >= self.least
         return above and (self.most is None or self.value <= self.most)
 
@@ -77,6 +77,13 @@ def median(values: Iterable[float | None]) -> float | None:
     found = list(values)
     known = [value for value in found if value is not None]
     return statistics.median(known) if known and len(known) == len(found) else None
+
+
+def mean(values: Iterable[float | None]) -> float | None:
+    """The mean, ``None`` if something is missing."""
+    found = list(values)
+    known = [value for value in found if value is not None]
+    return statistics.mean(known) if known and len(known) == len(found) else None
 
 
 def side_of(point: Point) -> ServerSide:
