@@ -105,8 +105,8 @@ def _packaged(pace: Pace, found: Found) -> None:
         Unit.RATE.write(one.rps) for one in (measured.closed, measured.deep, measured.fifo)
     )
     found.facts.append(
-        f"packaged model: {closed} in a closed loop of 64 connections, {deep} with a queue that is"
-        f" always deep, {fifo} with FIFO batches of 32 and the same queue"
+        f"packaged model: with every limit lifted {closed} in a closed loop of 64 connections and"
+        f" {deep} with 320; {fifo} with 320 and FIFO batches of 32"
     )
     found.ladders["packaged model"] = measured.points
     for row in measured.rows():

@@ -32,7 +32,9 @@ from tests.e2e.load import Call
 from tests.e2e.server import Server
 
 COLUMN = "packaged model"
-CAPACITY_S, DEEP_S, RATE_S = 15.0, 24.0, 12.0
+CLOSED_CONNECTIONS = 64
+CAPACITY_S, DEEP_S, RATE_S = 15.0, 20.0, 12.0
+FILLING_S = 5.0
 TENFOLD = 10.0
 
 REFUSALS_RPS = 1400.0
@@ -63,45 +65,42 @@ class Packaged:
 
 
 def packaged(pace: Pace) -> Packaged:
-    """The packaged model with its default settings, then with every limit lifted."""
-    with Server() as server:
-        batch_ms = round(1000 * server.status()["limits"]["batch_s"])
-        options = replace(plain_options(server), capacity_s=CAPACITY_S * pace.shorter)
-        closed, points = run(lambda: _overload(options, pace))
-    flags = (*NO_LIMITS, "--batch-ms", str(batch_ms), "--watchdog-ms", "600000")
-    with Server(*flags) as server:
-        deep = _deep(server, pace)
+    """Capacities with every limit lifted, so that nobody is refused; overload with the defaults."""
+    with Server() as usual:
+        batch_ms = round(1000 * usual.status()["limits"]["batch_s"])
+        flags = (*NO_LIMITS, "--batch-ms", str(batch_ms), "--watchdog-ms", "600000")
+        with Server(*flags) as lifted:
+            closed = _closed(lifted, CLOSED_CONNECTIONS, CAPACITY_S * pace.shorter)
+            deep = _closed(lifted, DEEP_CONNECTIONS, DEEP_S * pace.shorter)
+        points = run(lambda: _overload(plain_options(usual), pace, closed))
     with variant("fifo-32", *flags) as server:
-        fifo = _deep(server, pace)
+        fifo = _closed(server, DEEP_CONNECTIONS, DEEP_S * pace.shorter)
     return Packaged(closed, deep, fifo, points)
 
 
-async def _overload(options: Options, pace: Pace) -> tuple[Capacity, list[Point]]:
+def _closed(server: Server, connections: int, seconds: float) -> Capacity:
+    options = replace(
+        plain_options(server), connections=connections, capacity_s=max(LEAST_DEEP_S, seconds)
+    )
+
+    async def measure() -> Capacity:
+        async with asking(options) as bench:
+            return await bench.closed(FILLING_S)
+
+    return run(measure)
+
+
+async def _overload(options: Options, pace: Pace, closed: Capacity) -> list[Point]:
     points = []
+    rps, seconds = TENFOLD * closed.rps, RATE_S * pace.shorter
     async with asking(options) as bench:
-        closed = await bench.closed()
-        rps = TENFOLD * closed.rps
-        seconds = RATE_S * pace.shorter
+        await bench.offer("warm-up", [Segment(3.0, closed.rps)], seed=0)
         for seed in pace.seeds:
             phase = await bench.offer(
                 f"10x seed {seed}", [Segment(seconds, rps)], warmup_s=seconds / 8, seed=seed
             )
             points.append(make_point("10x", rps, phase, closed))
-    return closed, points
-
-
-def _deep(server: Server, pace: Pace) -> Capacity:
-    options = replace(
-        plain_options(server),
-        connections=DEEP_CONNECTIONS,
-        capacity_s=max(LEAST_DEEP_S, DEEP_S * pace.shorter),
-    )
-
-    async def measure() -> Capacity:
-        async with asking(options) as bench:
-            return await bench.closed(6.0)
-
-    return run(measure)
+    return points
 
 
 # ---------------------------------------------------------------- what a refusal costs

@@ -30,9 +30,9 @@ STEADY_BINS = 5
 
 AS_BEFORE = 0.95
 NORMAL = 0.85
-WRONG_S = 10.0
+WRONG_S = 8.0
 BINS_PER_S = 2
-SLOW_PHASE_S = {"cpu": 12.0, "gpu": 15.0}
+SLOW_PHASE_S = {"cpu": 10.0, "gpu": 13.0}
 """A third of the run; all times of the GPU-like model are longer."""
 
 
@@ -125,7 +125,7 @@ async def _slowed(options: Options, rps: float, third_s: float, worker: int) -> 
 
 def wrong_row(profile: Profile, pace: Pace, capacity: Capacity, factor: float) -> Row:
     """Seconds of load at 2x until a fresh server with a wrong estimator does as well as later."""
-    seconds = WRONG_S * max(pace.shorter, 0.6)
+    seconds = WRONG_S * max(pace.shorter, 0.75)
     with variant(f"speed={factor:g}", *profile.flags) as server:
         options = profile.options(server)
         segments = [Segment(seconds, TWICE * capacity.rps)]

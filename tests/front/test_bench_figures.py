@@ -104,11 +104,12 @@ def test_point() -> None:
 def test_fairness() -> None:
     """The longest tenth is compared with the shortest quarter."""
     users = [replace(GOOD, words=n) for n in range(20)]
-    users[0] = replace(REFUSED, words=0)
-    users[19] = replace(REFUSED, words=19)
+    users.reverse()  # the order of arrival does not matter
+    for words in (0, 1, 19):
+        users[19 - words] = replace(REFUSED, words=words)
     found = fairness(users)
-    assert (found.shortest_quarter, found.longest_tenth) == (0.8, 0.5)
-    assert found.ratio == pytest.approx(0.625)
+    assert (found.shortest_quarter, found.longest_tenth) == (0.6, 0.5)
+    assert found.ratio == pytest.approx(5 / 6)
 
 
 METRICS = """
