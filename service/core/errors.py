@@ -111,13 +111,8 @@ class Refused(Exception):
         self.problem = problem
 
 
-_C, _S, _L, _V, _G = (
-    OutcomeClass.CLIENT,
-    OutcomeClass.SHED,
-    OutcomeClass.LATE,
-    OutcomeClass.SERVER,
-    OutcomeClass.GONE,
-)
+_C, _S = OutcomeClass.CLIENT, OutcomeClass.SHED
+_L, _V, _G = OutcomeClass.LATE, OutcomeClass.SERVER, OutcomeClass.GONE
 
 _ROWS = (
     ErrorKind(

@@ -344,7 +344,7 @@ def test_endless_exceptions_end() -> None:
         ("/opt/venv/lib/python3.11/site-packages/starlette/routing.py", "starlette/routing.py"),
         ("/usr/lib/python3/dist-packages/yaml/nodes.py", "yaml/nodes.py"),
         (asyncio.__file__, "asyncio/__init__.py"),
-        ("/home/somebody/secret/model.py", "model.py"),
+        ("/srv/somebody/secret/model.py", "model.py"),
         ("<frozen runpy>", "<frozen runpy>"),
         (f"<{SECRET}>", "<code>"),
     ],
