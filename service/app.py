@@ -17,7 +17,7 @@ from typing import Any
 from service import __version__
 from service.core.errors import problem
 from service.dispatcher import Dispatcher
-from service.http import build_app, build_metrics_app
+from service.http import build_front, build_metrics_app
 from service.http.context import HttpContext
 from service.logs import get_log, loop_exception_handler
 from service.metrics import LoopLag, Metrics
@@ -41,6 +41,7 @@ class App:
     Attributes:
         dispatcher: the service behind the HTTP room.
         context: what the HTTP room works with.
+        door: refuses predictions from their heads alone; for ``make_protocol``.
         metrics_app: ``/metrics`` and ``/status`` alone, for a second address.
         on_fatal: called with an exit code when the process should give up; ``server`` sets it.
             Under another ASGI server nobody does: ``/livez`` then fails, and the platform restarts.
@@ -69,7 +70,7 @@ class App:
             clock=time.monotonic,
             version=__version__,
         )
-        self._http = build_app(self.context)
+        self._http, self.door = build_front(self.context)
         self.metrics_app = build_metrics_app(self.context)
         self.metrics.build_info(
             version=__version__,

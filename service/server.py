@@ -38,6 +38,7 @@ from service import NAME, __version__
 from service.app import App, create_app
 from service.core.admission import RETRY_LEAST_S
 from service.core.errors import problem
+from service.http import Door
 from service.http.protocol import make_protocol
 from service.logs import configure, get_log, shutdown
 from service.settings import Address, Settings
@@ -142,13 +143,13 @@ class Process:
         self._signals = 0
         self._hurry = asyncio.Event()
         self._drain: asyncio.Task[None] | None = None
-        self._server = _Uvicorn(self._config(self._app, lifespan="on"))
+        self._server = _Uvicorn(self._config(self._app, lifespan="on", door=self._app.door))
         self._metrics_server = _Uvicorn(self._config(self._app.metrics_app, lifespan="off"))
 
-    def _config(self, app: object, *, lifespan: str) -> uvicorn.Config:
+    def _config(self, app: object, *, lifespan: str, door: Door | None = None) -> uvicorn.Config:
         return uvicorn.Config(
             app,  # type: ignore[arg-type]  # uvicorn's own ASGI types are stricter than ASGI
-            http=make_protocol(self._settings, self._app.metrics),
+            http=make_protocol(self._settings, self._app.metrics, door),
             ws="none",
             loop="none",
             lifespan=lifespan,  # type: ignore[arg-type]

@@ -24,8 +24,9 @@ part: long and short are refused alike.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from service.core.errors import Problem, problem
 
@@ -59,8 +60,7 @@ class Ask:
     rehearse: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(NamedTuple):
     """The state of queue and workers at the moment of an arrival.
 
     Attributes:
@@ -107,7 +107,7 @@ def rest_of_batch(now: float, estimated_end: float) -> float:
     return max(estimated_end - now, now - estimated_end)
 
 
-def predicted_wait(rests: Iterable[float], line_s: float, prepare_s: float) -> float:
+def predicted_wait(rests: Sequence[float], line_s: float, prepare_s: float) -> float:
     """Predicted wait of whoever arrives now.
 
     Args:
@@ -115,10 +115,9 @@ def predicted_wait(rests: Iterable[float], line_s: float, prepare_s: float) -> f
         line_s: model time of everything in the queue.
         prepare_s: time until the newest item is prepared.
     """
-    free = list(rests)
-    if not free:
+    if not rests:
         return math.inf
-    return min(free) + line_s / len(free) + prepare_s
+    return min(rests) + line_s / len(rests) + prepare_s
 
 
 def retry_after(wait_s: float, wait_cap_s: float, spread: float) -> float:
@@ -127,15 +126,16 @@ def retry_after(wait_s: float, wait_cap_s: float, spread: float) -> float:
 
 
 def available(
-    *, draining: bool, ready_workers: int, circuit_open: bool, reload_s: float, probe_s: float
+    *, draining: bool, ready: bool, circuit_open: bool, reload_s: float, probe_s: float
 ) -> Problem | None:
     """Rows 1 to 3: may anything be served at all?
 
-    ``reload_s`` and ``probe_s`` are what a client is told to wait for.
+    ``ready``: whether any worker is. ``reload_s`` and ``probe_s`` are what a client is told to wait
+    for.
     """
     if draining:
         return problem("draining", retry_after_s=RETRY_LEAST_S)
-    if ready_workers == 0:
+    if not ready:
         return problem("model_loading", retry_after_s=_bounded(reload_s))
     if circuit_open:
         return problem("circuit_open", retry_after_s=_bounded(probe_s))

@@ -12,8 +12,9 @@ Source of the list: ``docs/architecture.md``, section "Errors".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
+from typing import NamedTuple
 
 
 class OutcomeClass(StrEnum):
@@ -70,8 +71,7 @@ class FieldError:
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(NamedTuple):
     """One refusal, as plain values; ``http/problems`` turns it into RFC 9457.
 
     Attributes:
@@ -293,4 +293,4 @@ def invalid(pointer: str, message: str, *, limit: int | None = None) -> Problem:
 
 def at_stage(refusal: Problem, stage: Stage) -> Problem:
     """The same refusal, marked with how far the request had come."""
-    return replace(refusal, stage=stage)
+    return refusal._replace(stage=stage)

@@ -14,6 +14,8 @@ from service.core.breaker import Breaker, BreakerState
 from service.logs import get_log
 from service.metrics import Metrics
 
+_OPEN = BreakerState.OPEN  # asked on every arrival
+
 _EVENTS = {
     BreakerState.OPEN: "breaker.opened",
     BreakerState.HALF_OPEN: "breaker.half_open",
@@ -55,7 +57,7 @@ class Circuit:
     @property
     def open(self) -> bool:
         """Whether clients are refused."""
-        return self._breaker.state is BreakerState.OPEN
+        return self._breaker.state is _OPEN
 
     @property
     def generation(self) -> int:

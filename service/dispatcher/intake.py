@@ -68,7 +68,8 @@ class Intake:
     def gate(self) -> Problem | None:
         """Asked with the body unread: would any request be refused now?"""
         now = self._clock()
-        return self._unavailable(now) or admission.gate(self._line(now, 1, 0))
+        rests = self._pool.rests(now)
+        return self._unavailable(now, rests) or admission.gate(self._line(rests, 1, 0))
 
     def admit(self, ask: Ask) -> Ticket:
         """Give a parsed request its places.
@@ -77,7 +78,8 @@ class Intake:
             Refused: with the first reason in the order of ``core/admission``.
         """
         now = self._clock()
-        refusal = self._unavailable(now)
+        rests = self._pool.rests(now)
+        refusal = self._unavailable(now, rests)
         plan = self._pool.plan
         if refusal is not None or plan is None:
             raise Refused(refusal or problem("model_loading"))
@@ -100,7 +102,7 @@ class Intake:
             is_list=ask.is_list,
             measured=plan.cost.measured,
         )
-        refusal = admission.decide(self._line(now, len(ask.inputs), ask.nbytes), size)
+        refusal = admission.decide(self._line(rests, len(ask.inputs), ask.nbytes), size)
         if refusal is not None:
             raise Refused(refusal)
 
@@ -129,32 +131,37 @@ class Intake:
 
     def predicted_wait_s(self, now: float) -> float:
         """Predicted wait of whoever arrives now, 0 while no worker is ready."""
+        return self._wait_s(self._pool.rests(now))
+
+    def _wait_s(self, rests: list[float]) -> float:
         plan = self._pool.plan
-        rests = list(self._pool.rests(now))
         if plan is None or not rests:
             return 0.0
-        line_s = plan.cost.line_s(self._queue.units, len(self._queue), self._pool.batch_budget())
         oldest = self._queue.oldest()
-        prepare_s = plan.cost.prepare_s(len(oldest.inputs)) if oldest else 0.0
+        if oldest is None:
+            return min(rests)
+        line_s = plan.cost.line_s(self._queue.units, len(self._queue), self._pool.batch_budget())
+        prepare_s = plan.cost.prepare_s(len(oldest.inputs))
         return admission.predicted_wait(rests, line_s, prepare_s)
 
-    def _unavailable(self, now: float) -> Problem | None:
+    def _unavailable(self, now: float, rests: list[float]) -> Problem | None:
+        circuit = self._pool.circuit
         return admission.available(
             draining=self.refusing,
-            ready_workers=len(self._pool.ready_slots()),
-            circuit_open=self._pool.circuit.open,
-            reload_s=self._crew.reload_left_s(now),
-            probe_s=self._pool.circuit.retry_after_s(now),
+            ready=bool(rests),
+            circuit_open=circuit.open,
+            reload_s=0.0 if rests else self._crew.reload_left_s(now),
+            probe_s=circuit.retry_after_s(now) if circuit.open else 0.0,
         )
 
-    def _line(self, now: float, items: int, nbytes: int) -> Line:
+    def _line(self, rests: list[float], items: int, nbytes: int) -> Line:
         plan = self._pool.plan
         return Line(
-            idle=not len(self._queue) and any(slot.idle for slot in self._pool.slots),
-            has_room=self._queue.has_room(items, nbytes),
-            wait_s=self.predicted_wait_s(now),
-            wait_cap_s=plan.limits.wait_cap_s if plan else 0.0,
-            spread=random.uniform(1.0, 2.0),  # noqa: S311  spreads retries, nothing is secret
+            not len(self._queue) and self._pool.any_idle,
+            self._queue.has_room(items, nbytes),
+            self._wait_s(rests),
+            plan.limits.wait_cap_s if plan else 0.0,
+            1.0 + random.random(),  # noqa: S311  spreads retries, nothing is secret
         )
 
     def _fingerprint(self, text: str, parameters: bytes) -> bytes:

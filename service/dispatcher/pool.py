@@ -12,7 +12,7 @@ Laws
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 
 from service.core.admission import rest_of_batch
@@ -72,15 +72,22 @@ class Pool:
         """Slots whose worker is ready."""
         return [slot for slot in self.slots if slot.ready]
 
+    @property
+    def any_idle(self) -> bool:
+        """Whether a worker could take a batch now."""
+        return any(slot.idle for slot in self.slots)
+
     def slot_of(self, worker: Worker) -> Slot:
         """The seat of ``worker``."""
         return self.slots[worker.index]
 
-    def rests(self, now: float) -> Iterator[float]:
+    def rests(self, now: float) -> list[float]:
         """For each ready worker, the predicted seconds until it is free."""
-        for slot in self.ready_slots():
-            rest_s = rest_of_batch(now, slot.expected_end) if slot.running else 0.0
-            yield rest_s + self._recovery_s(slot)
+        return [self._rest_s(slot, now) for slot in self.slots if slot.ready]
+
+    def _rest_s(self, slot: Slot, now: float) -> float:
+        rest_s = rest_of_batch(now, slot.expected_end) if slot.running else 0.0
+        return rest_s if slot.recovery is None else rest_s + self._recovery_s(slot)
 
     def _recovery_s(self, slot: Slot) -> float:
         """What a recovery has still to run, beside what runs now."""

@@ -19,6 +19,8 @@ from service.workers import Loss, Worker, WorkerState
 MOST_UNITS = 2**40
 """No item or batch is so large; a worker that says so is broken."""
 
+_READY = WorkerState.READY  # asked on every arrival
+
 _WIRE_OVERHEAD = 64
 """Bytes of an item's frame beside its contents: id, lengths, tags."""
 
@@ -79,7 +81,7 @@ class Slot:
     @property
     def ready(self) -> bool:
         """Whether its worker can take something at all."""
-        return self.worker.state is WorkerState.READY
+        return self.worker.state is _READY
 
     @property
     def running(self) -> bool:

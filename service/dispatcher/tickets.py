@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from service.core.admission import Ask
 from service.core.errors import FieldError, Problem, Refused, Stage, at_stage, problem
@@ -120,7 +120,7 @@ class Ticket:
     def refuse(self, refusal: Problem, item: Item | None = None) -> None:
         """End the request with ``refusal``; ``item`` is the one at fault, named for a list."""
         if item is not None and self.ask.is_list and not refusal.errors:
-            refusal = replace(refusal, errors=(FieldError(self.pointer(item), refusal.detail),))
+            refusal = refusal._replace(errors=(FieldError(self.pointer(item), refusal.detail),))
         self._finish(refusal)
 
     def pointer(self, item: Item) -> str:

@@ -1,12 +1,13 @@
-"""The HTTP room: protocol, access, gate, predict, pages.
+"""The HTTP room: protocol, door, access, gate, predict, pages.
 
 ::
 
     socket ─ protocol ─ access ─ gate ─┬─ predict ─ dispatcher
-                                       └─ routes ─ pages
+                 └ door                └─ routes ─ pages
 
 ``protocol`` guards the connection, ``access`` the request's one entry and exit, ``gate`` the
-queue. The room sees the dispatcher and never a worker.
+queue. ``door`` asks the gate before there is a request to serve, so that a refusal costs little.
+The room sees the dispatcher and never a worker.
 """
 
 from __future__ import annotations
@@ -17,18 +18,28 @@ from service.http import pages
 from service.http.access import Access
 from service.http.api import Predict
 from service.http.context import HttpContext
+from service.http.door import Door
 from service.http.gate import Gate
 from service.http.keys import KeyFile
 from service.http.routes import Routes
 
-__all__ = ["HttpContext", "build_app", "build_metrics_app"]
+__all__ = ["Door", "HttpContext", "build_app", "build_front", "build_metrics_app"]
 
 PREDICTIONS = frozenset({"/"})
 """The paths at which a POST is a prediction."""
 
 
 def build_app(context: HttpContext) -> ASGIApp:
-    """The server's app: predictions, probes and pages.
+    """The server's app: predictions, probes and pages, for any ASGI server.
+
+    Raises:
+        OSError, ValueError: as :func:`build_front`.
+    """
+    return build_front(context)[0]
+
+
+def build_front(context: HttpContext) -> tuple[ASGIApp, Door]:
+    """The server's app, and the door for our own protocol.
 
     Raises:
         OSError, ValueError: the key file cannot be read or holds no key.
@@ -38,7 +49,8 @@ def build_app(context: HttpContext) -> ASGIApp:
     if not context.settings.metrics_bind:
         places = places | pages.watching(keys)
     gate = Gate(context, Predict(context), Routes(context, places), keys)
-    return Access(gate, context, PREDICTIONS)
+    access = Access(gate, context, PREDICTIONS)
+    return access, Door(context, access, gate, PREDICTIONS)
 
 
 def build_metrics_app(context: HttpContext) -> ASGIApp:

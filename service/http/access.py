@@ -13,18 +13,19 @@ Laws
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from service.core.errors import ERRORS, OutcomeClass, Refused, problem
+from service.core.errors import ERRORS, OutcomeClass, Problem, Refused, problem
 from service.http import identity
 from service.http.context import Call, HttpContext, note
-from service.http.problems import RefusedWith, render, retry_after_s
+from service.http.problems import RefusedWith, Rendered, render, retry_after_s
 from service.http.shed_log import ShedLog
 from service.traces import error_fields
 
+_GONE, _SHED = OutcomeClass.GONE, OutcomeClass.SHED
 _CLOSE = (b"connection", b"close")
 
 
@@ -48,25 +49,26 @@ class Access:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        call = self._open(scope)
+        prediction = scope["method"] == "POST" and scope["path"] in self._predictions
+        call = self.enter(scope["headers"], prediction=prediction)
+        note(scope, call)
         send = self._marked(call, send)
         try:
             await self._serve(call, scope, receive, send)
         finally:
-            self._end(call, scope["method"])
+            self.leave(call, scope["method"])
 
-    def _open(self, scope: Scope) -> Call:
-        headers, repeated = identity.read(scope["headers"])
-        call = Call(
+    def enter(self, sent: Iterable[tuple[bytes, bytes]], *, prediction: bool) -> Call:
+        """A request whose head is complete; every one that entered must :meth:`leave`."""
+        headers, repeated = identity.read(sent)
+        return Call(
             request_id=identity.request_id(headers, repeated),
             started=self._context.clock(),
-            prediction=scope["method"] == "POST" and scope["path"] in self._predictions,
+            prediction=prediction,
             headers=headers,
             repeated=repeated,
             trace_id=identity.trace_id(headers, repeated),
         )
-        note(scope, call)
-        return call
 
     def _marked(self, call: Call, send: Send) -> Send:
         mark = (identity.REQUEST_ID, call.request_id.encode())
@@ -101,20 +103,29 @@ class Access:
             await self._refuse(call, scope, send, Refused(problem("internal_error")))
 
     async def _refuse(self, call: Call, scope: Scope, send: Send, refused: Refused) -> None:
-        refusal = refused.problem
-        call.outcome, call.stage = refusal.code, refusal.stage
-        if refusal.kind.outcome_class is OutcomeClass.GONE or call.status:
-            return  # nobody listens, or an answer has begun: the protocol closes the connection
-        again = retry_after_s(refusal)
-        if again is not None:
-            self._context.metrics.retry_after(again)
         extra = refused.headers if isinstance(refused, RefusedWith) else ()
-        status, headers, body = render(refusal, call.request_id, extra=extra)
+        rendered = self.refused(call, refused.problem, extra)
+        if rendered is None:
+            return  # the protocol closes the connection
+        status, headers, body = rendered
         await send({"type": "http.response.start", "status": status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown})
 
-    def _end(self, call: Call, method: str) -> None:
+    def refused(
+        self, call: Call, refusal: Problem, extra: Iterable[tuple[bytes, bytes]] = ()
+    ) -> Rendered | None:
+        """Note why, and word the answer; ``None`` if nobody listens or an answer has begun."""
+        call.outcome, call.stage = refusal.code, refusal.stage
+        if refusal.kind.outcome_class is _GONE or call.status:
+            return None
+        again = retry_after_s(refusal)
+        if again is not None:
+            self._context.metrics.retry_after(again)
+        return render(refusal, call.request_id, extra=extra)
+
+    def leave(self, call: Call, method: str) -> None:
+        """The request is out: counted and logged, once."""
         context = self._context
         seconds = context.clock() - call.started
         if not call.prediction:
@@ -133,7 +144,7 @@ class Access:
             call.outcome, seconds, stage=call.stage, trace_id=call.trace_id
         )
         kind = ERRORS.get(call.outcome)
-        shed = kind is not None and kind.outcome_class is OutcomeClass.SHED
+        shed = kind is not None and kind.outcome_class is _SHED
         if shed and not self._shed.may_log(call.outcome):
             return
         context.log.info(

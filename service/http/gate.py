@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from service.core.errors import Refused, problem
-from service.http.context import HttpContext, call_of
+from service.core.errors import Problem, Refused, problem
+from service.http.context import Call, HttpContext, call_of
 from service.http.keys import KeyFile
 
 
@@ -41,9 +41,17 @@ class Gate:
         if scope["type"] != "http" or not call_of(scope).prediction:
             await self._pages(scope, receive, send)
             return
-        if self._keys is not None and not self._keys.admits(call_of(scope)):
-            raise Refused(problem("unauthorized"))
-        refusal = self._context.dispatcher.gate()
+        refusal = self.barred(call_of(scope)) or self.full()
         if refusal is not None:
             raise Refused(refusal)
         await self._predict(scope, receive, send)
+
+    def barred(self, call: Call) -> Problem | None:
+        """Why this client may not come in at all, ``None`` if it may."""
+        if self._keys is None or self._keys.admits(call):
+            return None
+        return problem("unauthorized")
+
+    def full(self) -> Problem | None:
+        """Why nobody may come in now, ``None`` if there is room."""
+        return self._context.dispatcher.gate()

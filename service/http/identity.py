@@ -9,8 +9,8 @@ Laws
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Iterable
 
 REQUEST_ID = b"x-request-id"
@@ -31,6 +31,8 @@ READ = frozenset(
 )
 """The headers that this room reads of a request, lower-case."""
 
+_NONE: frozenset[bytes] = frozenset()
+
 _REQUEST_ID = re.compile(rb"[A-Za-z0-9._-]{1,128}")
 _TRACEPARENT = re.compile(
     rb"(?!ff)(?P<version>[0-9a-f]{2})-(?!0{32})(?P<trace>[0-9a-f]{32})-(?!0{16})[0-9a-f]{16}"
@@ -48,12 +50,12 @@ def read(headers: Iterable[tuple[bytes, bytes]]) -> tuple[dict[bytes, bytes], fr
                 repeated.append(name)
             else:
                 found[name] = value
-    return found, frozenset(repeated)
+    return found, frozenset(repeated) if repeated else _NONE
 
 
 def new_request_id() -> str:
     """An id that nobody can guess or meet twice: 128 bits, hexadecimal."""
-    return secrets.token_hex(16)
+    return os.urandom(16).hex()
 
 
 def request_id(headers: dict[bytes, bytes], repeated: frozenset[bytes]) -> str:

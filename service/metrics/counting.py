@@ -8,6 +8,7 @@ Laws
 - A label never holds client input. The one thing of a client's on the page is a trace id, as an
   exemplar, and only if it is one (32 hexadecimal digits).
 - Nothing here waits, and everything may be called from any thread.
+- What every request counts is collected in portions (``portion``) and is whole at every scrape.
 """
 
 from __future__ import annotations
@@ -31,8 +32,9 @@ from prometheus_client.openmetrics import exposition as openmetrics
 
 from service import METRIC_PREFIX
 from service.cgroup import Cgroup
-from service.core.errors import Stage, outcome_class
+from service.core.errors import OUTCOMES, Stage, outcome_class
 from service.metrics.catalogue import CATALOGUE, OTHER, ROUTES, STATUSES, Kind, Row
+from service.metrics.portion import Portion, Untold
 from service.metrics.scrape import IDLE, ScrapeCollector, Snapshot, WorkerUse
 
 # The switch is the library's own and process-wide: `_created` doubles the page and says nothing
@@ -41,6 +43,9 @@ disable_created_metrics()  # type: ignore[no-untyped-call]
 
 _TRACE_ID = re.compile(r"[0-9a-f]{32}", re.ASCII)
 _OPENMETRICS = "application/openmetrics-text"
+
+_End = tuple[str, float, Stage | None, str]
+"""Outcome, seconds, stage and trace of a request that ended."""
 
 _Key = tuple[str, ...]
 """A metric's name without the prefix, then its label values in order."""
@@ -58,6 +63,9 @@ class Metrics:
 
     def __init__(self, cgroup: Cgroup | None = None) -> None:
         self.registry = CollectorRegistry()
+        self._ends = Portion(self._count_end)
+        self._waits = Portion(self._count_wait)
+        self.registry.register(Untold(self._ends, self._waits))
         self._counter: dict[_Key, Counter] = {}
         self._gauge: dict[_Key, Gauge] = {}
         self._histogram: dict[_Key, Histogram] = {}
@@ -124,8 +132,14 @@ class Metrics:
         Raises:
             KeyError: the outcome is not in the list of errors.
         """
+        if outcome not in OUTCOMES:
+            raise KeyError(outcome)
+        self._ends.add((outcome, seconds, stage, trace_id))
+
+    def _count_end(self, end: _End) -> None:
+        outcome, seconds, stage, trace_id = end
         self._counter["requests_total", outcome].inc()
-        exemplar = {"trace_id": trace_id} if _TRACE_ID.fullmatch(trace_id) else None
+        exemplar = {"trace_id": trace_id} if trace_id and _TRACE_ID.fullmatch(trace_id) else None
         self._histogram["request_duration_seconds", outcome_class(outcome)].observe(
             max(0.0, seconds), exemplar
         )
@@ -154,6 +168,9 @@ class Metrics:
 
     def retry_after(self, seconds: float) -> None:
         """A client was told to wait so long."""
+        self._waits.add(seconds)
+
+    def _count_wait(self, seconds: float) -> None:
         self._histogram["retry_after_seconds",].observe(seconds)
 
     def connection_opened(self) -> None:

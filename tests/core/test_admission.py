@@ -49,15 +49,14 @@ class Trouble:
         """The whole decision, as the front asks it."""
         refusal = available(
             draining=self.draining,
-            ready_workers=0 if self.loading else 2,
+            ready=not self.loading,
             circuit_open=self.opened,
             reload_s=7.0,
             probe_s=3.0,
         )
         if refusal is not None:
             return refusal
-        line = replace(
-            CALM,
+        line = CALM._replace(
             idle=self.idle,
             has_room=not self.full,
             wait_s=5.0 if self.waiting else 0.1,
@@ -110,20 +109,20 @@ def test_idle_worker_does_not_help_a_service_that_is_away(name: str, code: str) 
 
 def test_idle_worker_still_needs_room() -> None:
     """The queue's bound holds always: it is what keeps memory finite."""
-    assert _code(gate(replace(CALM, idle=True, has_room=False))) == "queue_full"
+    assert _code(gate(CALM._replace(idle=True, has_room=False))) == "queue_full"
 
 
 def test_wait_cap_is_exact() -> None:
     """A wait of exactly the cap is admitted, anything above is not."""
-    assert gate(replace(CALM, wait_s=0.5)) is None
-    assert _code(gate(replace(CALM, wait_s=math.nextafter(0.5, 1.0)))) == "overloaded"
+    assert gate(CALM._replace(wait_s=0.5)) is None
+    assert _code(gate(CALM._replace(wait_s=math.nextafter(0.5, 1.0)))) == "overloaded"
 
 
 @given(own_s=st.floats(0.0, 100.0), items=st.integers(1, 64), named=st.booleans())
 def test_wait_cap_does_not_look_at_the_request(own_s: float, items: int, named: bool) -> None:
     """Long and short are refused alike: size plays no part in the wait cap."""
     size = Size(items, own_s, 1e9, named, items > 1, measured=True)
-    assert _code(decide(replace(CALM, wait_s=0.6), size)) == "overloaded"
+    assert _code(decide(CALM._replace(wait_s=0.6), size)) == "overloaded"
 
 
 @given(
@@ -135,7 +134,7 @@ def test_wait_cap_does_not_look_at_the_request(own_s: float, items: int, named: 
 def test_own_deadline(own_s: float, remaining_s: float, wait_s: float, measured: bool) -> None:
     """Who cannot finish in time is refused now; impossible even idle is said only when measured."""
     size = replace(ONE, own_s=own_s, remaining_s=remaining_s, measured=measured)
-    refusal = decide(replace(CALM, wait_s=wait_s), size)
+    refusal = decide(CALM._replace(wait_s=wait_s), size)
     if wait_s + own_s <= remaining_s:
         assert refusal is None
     elif measured and own_s > remaining_s:
@@ -152,7 +151,7 @@ def test_own_deadline(own_s: float, remaining_s: float, wait_s: float, measured:
 
 def test_own_deadline_in_figures() -> None:
     """The least deadline that could work, in milliseconds; else when the line is short enough."""
-    line = replace(CALM, wait_s=0.5, spread=1.0)
+    line = CALM._replace(wait_s=0.5, spread=1.0)
     impossible = decide(line, replace(ONE, own_s=2.5, remaining_s=2.0))
     assert impossible is not None
     assert impossible.min_timeout_ms == 2500
@@ -165,14 +164,14 @@ def test_own_deadline_in_figures() -> None:
 def test_too_long_list_is_told_what_fits(items: int, own_s: float, idle: bool) -> None:
     """The number told is less than was sent, at least one, and a list of it is not too long."""
     size = Size(items, own_s, 1e9, named=False, is_list=True, measured=True)
-    refusal = decide(replace(CALM, idle=idle), size)
+    refusal = decide(CALM._replace(idle=idle), size)
     assert refusal is not None
     assert refusal.code == "payload_too_large"
     assert refusal.limit is not None
     assert 1 <= refusal.limit < items
     assert str(refusal.limit) in refusal.detail
     shorter = replace(size, items=refusal.limit, own_s=own_s * refusal.limit / items * (1 - 1e-9))
-    assert decide(replace(CALM, idle=idle), shorter) is None
+    assert decide(CALM._replace(idle=idle), shorter) is None
 
 
 def test_named_deadline_allows_a_long_list() -> None:
@@ -209,7 +208,7 @@ def test_overdue_batch_counts_as_busy_for_as_long_again(now: float, expected: fl
 )
 def test_predicted_wait(rests: list[float], line_s: float, prepare_s: float) -> None:
     """The worker free first, the line shared by all workers, and the preparing."""
-    wait = predicted_wait(iter(rests), line_s, prepare_s)
+    wait = predicted_wait(rests, line_s, prepare_s)
     assert wait == pytest.approx(min(rests) + line_s / len(rests) + prepare_s)
     assert predicted_wait([*rests, 200.0], line_s, prepare_s) <= wait
 
@@ -243,9 +242,9 @@ def test_retry_after_in_figures(wait_s: float, spread: float, told: float) -> No
 @pytest.mark.parametrize("seconds, told", [(0.0, 1.0), (7.0, 7.0), (1e9, 30.0)])
 def test_reload_and_probe_times_are_told_in_bounds(seconds: float, told: float) -> None:
     """While loading the learned reload time, while open the next probe, from 1 to 30 seconds."""
-    for flags in ({"ready_workers": 0}, {"circuit_open": True}):
+    for flags in ({"ready": False}, {"circuit_open": True}):
         refusal = available(
-            **({"draining": False, "ready_workers": 1, "circuit_open": False} | flags),  # type: ignore[arg-type]
+            **({"draining": False, "ready": True, "circuit_open": False} | flags),
             reload_s=seconds,
             probe_s=seconds,
         )

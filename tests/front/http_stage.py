@@ -29,7 +29,7 @@ from service.core.item import Item, ItemState
 from service.core.lifecycle import ServiceState
 from service.core.limits import Limits, derive
 from service.dispatcher import Dispatcher, Ticket
-from service.http import HttpContext, build_app, build_metrics_app
+from service.http import HttpContext, build_front, build_metrics_app
 from service.http.protocol import GuardedProtocol, make_protocol
 from service.metrics import Metrics
 from service.settings import Settings
@@ -152,7 +152,7 @@ class Stage:
             clock=clock,
             version="1.2.3",
         )
-        self.app = build_app(self.context)
+        self.app, self.door = build_front(self.context)
 
     @property
     def metrics_app(self) -> ASGIApp:
@@ -316,7 +316,7 @@ def serving(stage: Stage, loop: str = "uvloop") -> Iterator[Served]:
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
     config = uvicorn.Config(
         stage.app,
-        http=make_protocol(stage.settings, stage.metrics),
+        http=make_protocol(stage.settings, stage.metrics, stage.door),
         ws="none",
         loop="none",
         lifespan="off",

@@ -114,7 +114,7 @@ def test_next_request_in_the_same_segment_as_the_rest(serve: Serve) -> None:
         client.write(b"12345" + request(b"one") + request(b"three"))
         eventually(lambda: bool(stage.dispatcher.tickets), "it was not admitted")
         (connection,) = served.connections()
-        assert connection.timeout_keep_alive_task is None  # or it would end the running request
+        assert connection._idle._since is None  # or it would end the running request
         stage.dispatcher.mode = "answer"
         served.do(stage.dispatcher.answer, stage.dispatcher.tickets[0])
         assert [json.loads(client.reply().body)["bytes"] for _ in range(2)] == [3, 5]

@@ -13,6 +13,7 @@ phase       what arrives
 in          event                                        to          and
 ==========  ===========================================  ==========  ==========================
 ``OPEN``    answer out before the body is whole          ``REST``    timer: the receive deadline
+``OPEN``    refused from its head (``door``)             ``REST``    the same
 ``OPEN``    bad HTTP, head too large or too slow, too    ``DEAF``    problem+json, half-close,
             many connections; no answer is due                       timer: ``LINGER_S``
 ``OPEN``    the same while an answer is due              ``DEAF``    the answer still goes out
@@ -34,63 +35,38 @@ Laws
 from __future__ import annotations
 
 import asyncio
-from enum import Enum
 from functools import partial
 from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar
 
-from service.core.errors import Problem, problem
+from service.core.errors import problem
 from service.http.body import MALFORMED
-from service.http.protocol.flow import OneTimer, PatientFlow
-from service.http.protocol.head import HEAD_BYTES, raw_answer
-from service.http.protocol.parsing import ParsingProtocol
+from service.http.protocol.ending import DEAF, LINGER_BYTES, LINGER_S, OPEN, REST, EndingProtocol
+from service.http.protocol.head import HEAD_BYTES, answer_bytes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
     from uvicorn._types import ASGI3Application
     from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-    from service.http.protocol.limits import ConnectionLimits
-    from service.metrics import Metrics
-
-LINGER_S = 1.0
-"""How long a client has to take a last answer before the connection is closed under it."""
-
-LINGER_BYTES = 2**20
-"""How much it may still send meanwhile."""
+    from service.http.door import Door
 
 
-class Phase(Enum):
-    """What happens to the bytes that arrive."""
-
-    OPEN = "open"
-    REST = "rest"
-    DEAF = "deaf"
-
-
-class GuardedProtocol(ParsingProtocol):
+class GuardedProtocol(EndingProtocol):
     """One connection; ``limits.make_protocol`` makes the class of a server."""
 
-    limits: ClassVar[ConnectionLimits]
-    metrics: ClassVar[Metrics]
+    door: ClassVar[Door | None] = None
 
-    _timer: OneTimer
-    """Of a head, of a rest, or of the end."""
-    _phase = Phase.OPEN
     _running: RequestResponseCycle | None = None
     _broken: RequestResponseCycle | None = None
     """The request whose body can never be whole."""
     _last = False
     """The connection ends with this answer, once the body is read."""
-    _spare_bytes = 0
-    """So much more is thrown away."""
     _body_until = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected."""
         super().connection_made(transport)
-        self._timer = OneTimer(self.loop)
-        self.flow = PatientFlow(transport, self.pipeline)
         self.metrics.connection_opened()
         most = self.limits.max_connections
         if len(self.connections) <= most:
@@ -105,7 +81,7 @@ class GuardedProtocol(ParsingProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: everybody in it is told."""
         self._timer.disarm()
-        self._unset_keepalive_if_required()
+        self._idle.cancel()
         self.metrics.connection_closed()
         waiting = list(reversed(self.pipeline))
         self.pipeline.clear()
@@ -119,31 +95,31 @@ class GuardedProtocol(ParsingProtocol):
 
     def shutdown(self) -> None:
         """The server ends: finish what runs, and nothing more."""
-        if self._phase is Phase.OPEN:
+        if self._phase is OPEN:
             super().shutdown()
-        elif self._phase is Phase.REST:
+        elif self._phase is REST:
             self._last = True
             self._half_close()
 
-    def timeout_keep_alive_handler(self) -> None:
-        """Nothing came for too long."""
-        self._close()
-
     def data_received(self, data: bytes) -> None:
         """Bytes."""
-        self._unset_keepalive_if_required()
-        if self._phase is Phase.DEAF:
+        self._idle.end()
+        if self._phase is DEAF:
             self._discard(len(data))
         elif not self.feed(data):
             self._stop_parsing()
-        elif not self._timer.armed and self._phase is Phase.OPEN:
+        elif self._timer.armed:
+            pass
+        elif self._phase is REST:  # of a request that was turned away just now
+            self._timer.arm(self.limits.receive_timeout_s, self._close)
+        elif self._phase is OPEN:
             blank = not self.head.heard and not self._answer_is_due()
             if self.head.open or blank:  # a part of a head, or blank lines before it
                 self._timer.arm(self.limits.receive_timeout_s, self._head_is_late)
 
     def on_message_begin(self) -> None:
         """A head begins."""
-        self._unset_keepalive_if_required()  # pipelined behind a body that was thrown away
+        self._idle.end()  # pipelined behind a body that was thrown away
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -151,23 +127,46 @@ class GuardedProtocol(ParsingProtocol):
         self._timer.disarm()
         super().on_headers_complete()
 
+    def turned_away(self) -> bool:
+        """Refuse the request from its head, if nothing about it or before it is unusual."""
+        door = self.door
+        if (
+            door is None
+            or self._phase is not OPEN
+            or self._answer_is_due()
+            or self._last
+            or self.flow.write_paused  # whoever does not take answers waits for them inside
+            or self.expect_100_continue
+            or self.parser.get_http_version() != "1.1"
+            or not self.parser.should_keep_alive()
+        ):
+            return False
+        refusal = door.refusal(self.parser.get_method(), self.url, self.headers)
+        if refusal is None:
+            return False
+        self.transport.write(answer_bytes(*refusal, self.server_state.default_headers))
+        self._phase = REST
+        self._spare_bytes = self.limits.max_body_bytes
+        return True
+
     def on_body(self, body: bytes) -> None:
         """A part of a body."""
-        if self._phase is Phase.REST:
+        if self._phase is REST:
             self.head.heard = True
             self._discard(len(body))
-        elif self._phase is Phase.OPEN and self._newest() is not None:
+        elif self._phase is OPEN and self._newest() is not None:
             super().on_body(body)
 
     def on_message_complete(self) -> None:
         """A body is whole."""
-        if self._phase is Phase.REST:
+        if self._phase is REST:
             self.head.heard = True
             self._timer.disarm()
-            self._phase = Phase.OPEN
-            self.cycle.more_body = False
+            self._phase = OPEN
+            if (cycle := self._newest()) is not None:
+                cycle.more_body = False
             self._go_on()
-        elif self._phase is Phase.OPEN and self._newest() is not None:
+        elif self._phase is OPEN and self._newest() is not None:
             super().on_message_complete()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
@@ -188,7 +187,7 @@ class GuardedProtocol(ParsingProtocol):
                 if cycle.more_body and not self._rest_will_come(cycle):
                     cycle.keep_alive = False
             elif not (cycle.keep_alive or message.get("more_body")) and (
-                cycle.more_body or self._phase is Phase.DEAF
+                cycle.more_body or self._phase is DEAF
             ):
                 cycle.keep_alive = True  # else the parent closes, whatever is unread
                 self._last = True
@@ -208,10 +207,10 @@ class GuardedProtocol(ParsingProtocol):
         if self.transport.is_closing():
             super().on_response_complete()
             self._timer.arm(self.limits.receive_timeout_s, self._close)  # even if it is never taken
-        elif self._phase is Phase.DEAF and self._last:
+        elif self._phase is DEAF and self._last:
             self._linger()
         elif cycle is not None and cycle.more_body:
-            self._phase = Phase.REST
+            self._phase = REST
             self._spare_bytes = self.limits.max_body_bytes
             cycle.body.clear()
             self._timer.arm(max(self._body_until - self.loop.time(), LINGER_S), self._close)
@@ -224,8 +223,12 @@ class GuardedProtocol(ParsingProtocol):
     def _go_on(self) -> None:
         if self._last:
             self._close()
-        else:
+        elif self.pipeline:
             super().on_response_complete()
+        else:  # as the parent does, but for its timer
+            self.server_state.total_requests += 1
+            self.flow.resume_reading()
+            self._idle.begin()
 
     def _head_is_late(self) -> None:
         if self._answer_is_due():
@@ -239,7 +242,7 @@ class GuardedProtocol(ParsingProtocol):
 
     def _stop_parsing(self) -> None:
         self.metrics.connection_dropped("header_too_large" if self.head.too_large else "bad_http")
-        if self._phase is not Phase.OPEN:
+        if self._phase is not OPEN:
             self._close()
         elif self._answer_is_due():
             self._deafen()
@@ -260,38 +263,9 @@ class GuardedProtocol(ParsingProtocol):
     def _deafen(self) -> None:
         """Nothing more is a request; those that run still get their answers."""
         self._timer.disarm()
-        self._phase = Phase.DEAF
+        self._phase = DEAF
         self._spare_bytes = LINGER_BYTES
         self.cycle.keep_alive = False
         if self.cycle.more_body:
             self._broken = self.cycle
             self.cycle.message_event.set()
-
-    def _say(self, refusal: Problem, status: int | None = None) -> None:
-        """Answer what never became a request, and end the connection."""
-        self.transport.write(raw_answer(refusal, self.server_state.default_headers, status))
-        self._linger()
-
-    def _linger(self) -> None:
-        self._phase = Phase.DEAF
-        self._spare_bytes = LINGER_BYTES
-        self._timer.arm(LINGER_S, self._close)
-        self.flow.resume_reading()
-        self._half_close()
-
-    def _discard(self, more: int) -> None:
-        self._spare_bytes -= more
-        if self._spare_bytes < 0:
-            self._close()
-
-    def _half_close(self) -> None:
-        if not self.transport.is_closing() and self.transport.can_write_eof():
-            self.transport.write_eof()
-
-    def _close(self) -> None:
-        self._timer.disarm()
-        self._phase = Phase.DEAF
-        if self.transport.get_write_buffer_size():
-            self.transport.abort()  # the client does not take its answer
-        else:
-            self.transport.close()

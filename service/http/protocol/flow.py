@@ -1,4 +1,4 @@
-"""When a connection reads, and the one thing it waits for."""
+"""When a connection reads, and what it waits for."""
 
 from __future__ import annotations
 
@@ -52,3 +52,52 @@ class OneTimer:
     def _fire(self, then: Callable[[], None]) -> None:
         self._timer = None
         then()
+
+
+class IdleTimer:
+    """Calls when a connection has been idle for so long.
+
+    A connection that is used a hundred times a second becomes idle a hundred times a second. So the
+    timer is not set anew each time: it runs on, and looks when it fires.
+
+    Args:
+        loop: its loop.
+        seconds: how long is too long.
+        then: what to call.
+    """
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, seconds: float, then: Callable[[], None]
+    ) -> None:
+        self._loop = loop
+        self._seconds = seconds
+        self._then = then
+        self._since: float | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def begin(self) -> None:
+        """Idle from now on."""
+        self._since = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._seconds, self._look)
+
+    def end(self) -> None:
+        """Not idle any more."""
+        self._since = None
+
+    def cancel(self) -> None:
+        """Never call."""
+        self._since = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _look(self) -> None:
+        self._timer = None
+        if self._since is None:
+            return
+        left_s = self._since + self._seconds - self._loop.time()
+        if left_s > 0:
+            self._timer = self._loop.call_later(left_s, self._look)
+        else:
+            self._then()

@@ -98,5 +98,10 @@ def raw_answer(refusal: Problem, standing: Headers, status: int | None = None) -
     request_id = new_request_id()
     shown, headers, body = render(refusal, request_id, status=status)
     mine = dict(headers) | {REQUEST_ID: request_id.encode(), b"connection": b"close"}
-    lines = [b"%b: %b\r\n" % line for line in (*standing, *mine.items())]
-    return b"".join((STATUS_LINE[shown], *lines, b"\r\n", body))
+    return answer_bytes(shown, list(mine.items()), body, standing)
+
+
+def answer_bytes(status: int, headers: Headers, body: bytes, standing: Headers) -> bytes:
+    """A whole answer as it goes over the wire; ``standing`` are the headers of every answer."""
+    lines = [b"%b: %b\r\n" % line for line in (*standing, *headers)]
+    return b"".join((STATUS_LINE[status], *lines, b"\r\n", body))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import resource
 from dataclasses import dataclass
 
+from service.http.door import Door
 from service.http.protocol.connection import GuardedProtocol
 from service.metrics import Metrics
 from service.settings import Settings
@@ -38,11 +39,20 @@ class ConnectionLimits:
         return cls(settings.receive_timeout_s, settings.max_body_bytes, most)
 
 
-def make_protocol(settings: Settings, metrics: Metrics) -> type[GuardedProtocol]:
-    """The protocol class of one server, for ``uvicorn.Config(http=…)``."""
+def make_protocol(
+    settings: Settings, metrics: Metrics, door: Door | None = None
+) -> type[GuardedProtocol]:
+    """The protocol class of one server, for ``uvicorn.Config(http=…)``.
+
+    Args:
+        settings: of the server.
+        metrics: where connections are counted.
+        door: refuses requests from their heads; without one all are let in.
+    """
 
     class BoundProtocol(GuardedProtocol):
         limits = ConnectionLimits.of(settings)
 
     BoundProtocol.metrics = metrics
+    BoundProtocol.door = door
     return BoundProtocol

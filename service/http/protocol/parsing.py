@@ -68,18 +68,23 @@ class ParsingProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """The first byte of a head."""
         self.head.begin()
-        super().on_message_begin()
+        self.url = b""
+        self.headers = []
+        self.expect_100_continue = False
 
     def on_url(self, url: bytes) -> None:
         """A part of the target."""
         self.head.told(len(url))
-        super().on_url(url)
+        self.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or behind a body a trailer."""
-        self.head.told(len(name) + len(value) + len(b": \r\n"))
+        self.head.told(len(name) + len(value) + 4)  # and b": \r\n"
         if self.head.open:
-            super().on_header(name, value)
+            name = name.lower()
+            self.headers.append((name, value))
+            if name == b"expect" and value.lower() == b"100-continue":
+                self.expect_100_continue = True
 
     def on_headers_complete(self) -> None:
         """A request begins, unless the connection ends or the head is to be parsed again."""
@@ -87,8 +92,20 @@ class ParsingProtocol(HttpToolsProtocol):
         if self.parser.should_upgrade():
             if self.parser.get_method() == b"CONNECT":
                 raise httptools.HttpParserError  # this is no proxy
-        elif not self.transport.is_closing():
-            super().on_headers_complete()
+        elif not (self.transport.is_closing() or self.turned_away()):
+            self._let_in()
+
+    def _let_in(self) -> None:
+        """Begin the request, with what the parent makes at the first byte of every head."""
+        url, headers, expect = self.url, self.headers, self.expect_100_continue
+        super().on_message_begin()
+        self.url, self.expect_100_continue = url, expect
+        self.headers.extend(headers)  # the parent's scope holds this list
+        super().on_headers_complete()
+
+    def turned_away(self) -> bool:
+        """Whether the request was answered from its head and begins nothing."""
+        return False
 
     def on_chunk_header(self) -> None:
         """A chunk begins; uvicorn does not ask, but its extensions are silent and so bounded."""
