@@ -1,7 +1,7 @@
 """The crew: the workers' lives.
 
-It hears every worker (``WorkerEvents``): ready, failed, lost. What a worker says of an item goes on
-to ``preparing``, what it says of a batch to ``returns``.
+It starts them, and hears every one (``WorkerEvents``): ready, failed, lost. What a worker says of
+an item goes on to ``preparing``, what it says of a batch to ``returns``.
 
 Laws
 - A lost worker loses nothing that waits: what it prepared is only a cache, and what it was
@@ -24,6 +24,7 @@ from service.core.errors import problem
 from service.core.item import Item
 from service.core.lifecycle import CrashLoop
 from service.core.limits import derive
+from service.core.split import MOST_WORKERS
 from service.core.suspects import Suspects
 from service.dispatcher.pool import Pool
 from service.dispatcher.preparing import Preparing
@@ -32,6 +33,7 @@ from service.dispatcher.slots import Plan, Slot, retire, ticket_of
 from service.logs import get_log
 from service.metrics import Metrics
 from service.settings import Settings
+from service.settings.values import AUTO
 from service.worker.wire import (
     Facts,
     Failed,
@@ -98,16 +100,23 @@ class Crew:
         self._crash_loop = crash_loop
         self._suspects = suspects
         self._on_fatal = on_fatal
+        self._factory: WorkerFactory
         self._absent_since: dict[int, float] = {}
 
     def start(self, factory: WorkerFactory, workers: int) -> None:
         """Start that many workers; returns at once."""
+        self._factory = factory
+        self._enlist(workers)
+
+    def _enlist(self, workers: int) -> None:
+        """Have that many workers in all."""
         now = self._clock()
-        for index in range(workers):
-            worker = factory(index, self)
-            self._pool.slots.append(Slot(worker))
+        new = []
+        for index in range(len(self._pool.slots), workers):
+            new.append(Slot(self._factory(index, self)))
             self._absent_since[index] = now
-        for slot in self._pool.slots:
+        self._pool.slots += new
+        for slot in new:
             slot.worker.start()
 
     async def stop(self) -> None:
@@ -202,10 +211,13 @@ class Crew:
             pid=slot.worker.pid,
             device=facts.device,
             torch_threads=facts.torch_threads,
+            workers=facts.workers,
             max_tokens=facts.max_tokens,
             load_s=round(facts.load_s, 3),
         )
         self._pool.circuit.worker_ready(now)
+        if self._settings.workers == AUTO:  # not before: loading beside it would make both wait
+            self._enlist(min(facts.workers, MOST_WORKERS))
         self.preparing.prepare_rest()
         self._pool.feed()
 

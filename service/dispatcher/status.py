@@ -63,6 +63,7 @@ def describe(service: Dispatcher) -> dict[str, Any]:
             "mask_token": facts.mask_token,
             "max_tokens": facts.max_tokens,
             "batchable": facts.batchable,
+            "torch_threads": facts.torch_threads,
             "load_s": facts.load_s,
         }
         if facts

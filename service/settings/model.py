@@ -85,11 +85,14 @@ class Settings(BaseSettings):
         default="auto", description="number format of the weights; auto suits the device"
     )
     workers: Annotated[IntOrAuto, Whole(1, 64, auto=True)] = Field(
-        default=AUTO, description="model processes; each holds a whole copy of the model"
+        default=AUTO,
+        description="model processes, each with a whole copy of the model; auto is measured at the"
+        " start, within the memory that is free",
     )
     torch_threads: Annotated[IntOrAuto, Whole(1, 1024, auto=True)] = Field(
         default=AUTO,
-        description="threads of one worker; auto is the CPU quota divided by the workers",
+        description="threads of one worker; auto is measured with the workers, or their share of"
+        " the CPU quota",
     )
     trust_remote_code: Annotated[bool, Switch()] = Field(
         default=False, description="let a worker run code that comes with the model"

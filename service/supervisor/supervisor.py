@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 import os
 import signal
 import sys
@@ -33,6 +32,7 @@ from service.cgroup import Cgroup
 from service.core.lifecycle import backoff_s
 from service.logs import get_log
 from service.settings import Settings
+from service.supervisor.orders import Orders, first_load
 from service.supervisor.process import WorkerProcess, environment
 from service.worker.wire import (
     Drop,
@@ -61,7 +61,7 @@ class Supervisor:
     Args:
         index: its place in the pool.
         events: who hears of frames and losses.
-        load: what to load.
+        orders: what to load; shared by all workers.
         load_timeout_s: longest time from start to READY.
         command: the process to run (its socket and our process id are added).
         cgroup: to tell the kernel's memory kills from others.
@@ -72,7 +72,7 @@ class Supervisor:
         index: int,
         events: WorkerEvents,
         *,
-        load: Load,
+        orders: Orders,
         load_timeout_s: float,
         command: Sequence[str] = COMMAND,
         cgroup: Cgroup | None = None,
@@ -81,7 +81,7 @@ class Supervisor:
         self.state = WorkerState.STARTING
         self.facts: Facts | None = None
         self._events = events
-        self._load = load
+        self._orders = orders
         self._load_timeout_s = load_timeout_s
         self._command = tuple(command)
         self._cgroup = cgroup or Cgroup()
@@ -168,12 +168,12 @@ class Supervisor:
             self._timer = asyncio.get_running_loop().call_later(
                 self._load_timeout_s, self.kill, Loss.HUNG
             )
-            self._send(self._load)
+            self._send(self._orders.load)
 
     def _environment(self) -> dict[str, str]:
-        model = self._load.model
+        model = self._orders.load.model
         hub = not model.startswith(("/", "synthetic:"))
-        return environment(os.environ, self._load.torch_threads, hub=hub)
+        return environment(os.environ, self._orders.load.torch_threads, hub=hub)
 
     def _frame(self, frame: FromWorker) -> None:
         if isinstance(frame, Ready):
@@ -182,6 +182,7 @@ class Supervisor:
                 return
             self._cancel()
             self.facts = frame.facts
+            self._orders.settle(frame.facts)
             self.state = WorkerState.READY
         elif isinstance(frame, Failed):
             self._cancel()
@@ -233,44 +234,15 @@ class Supervisor:
             self._process.send(frame)
 
 
-def torch_threads(settings: Settings, workers: int, cgroup: Cgroup | None = None) -> int:
-    """Intra-op threads of each worker: the setting, ``OMP_NUM_THREADS``, or its share of the quota.
-
-    The quota of the control group counts, not the host's cores: 192 threads on 8 granted cores
-    were throttled 95 % of the time in the field.
-    """
-    if isinstance(settings.torch_threads, int):
-        return settings.torch_threads
-    named = os.environ.get("OMP_NUM_THREADS", "")
-    if named.isdigit() and int(named) > 0:
-        return int(named)
-    cores = (cgroup or Cgroup()).cpu_limit_cores()
-    return max(1, math.ceil(cores) // workers)
-
-
-def worker_count(settings: Settings) -> int:
-    """How many workers to start."""
-    return settings.workers if isinstance(settings.workers, int) else 1
-
-
 def worker_factory(settings: Settings, command: Sequence[str] = COMMAND) -> WorkerFactory:
     """A factory of real worker processes for these settings."""
-    load = Load(
-        model=settings.model_path,
-        task=settings.task,
-        revision=settings.revision,
-        device=settings.device,
-        dtype=settings.dtype,
-        torch_threads=torch_threads(settings, worker_count(settings)),
-        trust_remote_code=settings.trust_remote_code,
-        rehearsal=settings.rehearsal,
-    )
+    orders = Orders(first_load(settings))
 
     def make(index: int, events: WorkerEvents) -> Worker:
         return Supervisor(
             index,
             events,
-            load=load,
+            orders=orders,
             load_timeout_s=float(settings.load_timeout_s),
             command=command,
         )

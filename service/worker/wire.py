@@ -51,6 +51,8 @@ class Trace(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True, tag_field=_TAG, tag="load"):
     """Load the model and warm it up; answered by READY or FAILED.
 
+    ``cores``: that all workers may use together, if the worker is to find out how they are best
+    shared out; 0: ``torch_threads`` is given.
     ``batch_tokens_hint``: largest padded size worth warming up, 0 for the worker's choice.
     """
 
@@ -60,6 +62,7 @@ class Load(msgspec.Struct, frozen=True, tag_field=_TAG, tag="load"):
     device: str = "auto"
     dtype: str = "auto"
     torch_threads: int = 1
+    cores: int = 0
     trust_remote_code: bool = False
     rehearsal: bool = False
     batch_tokens_hint: int = 0
@@ -107,6 +110,7 @@ class Facts(msgspec.Struct, frozen=True):
         units_per_char, prepare_s_per_char: for estimates before tokenising.
         load_s: seconds from LOAD to READY.
         torch_threads: intra-op threads in force, 0 without torch.
+        workers: how many workers the cores are best shared out to, this one included.
     """
 
     task: str
@@ -124,6 +128,7 @@ class Facts(msgspec.Struct, frozen=True):
     prepare_s_per_char: float
     load_s: float
     torch_threads: int
+    workers: int = 1
 
 
 class Ready(msgspec.Struct, frozen=True, tag_field=_TAG, tag="ready"):

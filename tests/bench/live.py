@@ -7,12 +7,12 @@ part       what runs
 =========  ==========================================================================
 cpu, gpu   ``synthetic:cpu`` and ``synthetic:gpu``: capacity, ladder, trouble
 packaged   the packaged model: overload, batching by length against FIFO batches of 32
-refusal    the front's CPU for one refusal
+refusal    the front's CPU for one refusal, beside a bare web server's
 =========  ==========================================================================
 
 C is the capacity of the same server with every limit lifted, its usual batch time, and always 320
-requests to choose from. A full run takes less than 25 minutes and wants the machine for itself; it
-writes its figures into the paper between two markers. ``--quick`` shows in a few minutes that
+requests to choose from. A full run takes about 40 minutes and wants the machine for itself; it
+writes its figures into the paper between two markers. ``--quick`` shows in ten minutes that
 everything works; its figures mean little, and it writes nothing unless a paper is named.
 """
 
@@ -30,9 +30,10 @@ from service.bench.report import Point
 from service.bench.retries import RetryKind
 from service.bench.run import machine
 from tests.bench.live_ladder import PROFILES, Pace, Profile, climb, deep_capacity, ladder_rows
-from tests.bench.live_packaged import packaged, refusal_rows
+from tests.bench.live_packaged import packaged
+from tests.bench.live_refusal import refusal_rows
 from tests.bench.live_rows import Row, Unit, ladder_markdown, markdown
-from tests.bench.live_trouble import recovery_row, slow_row, wrong_row
+from tests.bench.live_trouble import BURSTS, recovery_row, slow_row, wrong_row
 from tests.tools import ROOT
 
 PROGRAM = "python -m tests.bench.live"
@@ -73,7 +74,7 @@ def main(arguments: list[str]) -> int:
     if "refusal" in given.only:
         for row in refusal_rows():
             found.add(row)
-    shown = " ".join((PROGRAM, *(["--quick"] if given.quick else [])))
+    shown = " ".join((PROGRAM, *arguments))
     text = _text(found, pace, shown, time.monotonic() - started)
     sys.stdout.write(text + "\n")
     if given.paper is not None:
@@ -122,8 +123,9 @@ def _text(found: Found, pace: Pace, command: str, took_s: float) -> str:
         f"Measured with `{command}` in {took_s / 60:.0f} minutes, on {here.cpus} CPUs (quota"
         f" {here.cpu_limit_cores:g} cores) that server, worker and generator share, Python"
         f" {here.python}, which adds ten million numbers in {_adding_s():.2f} s here."
-        f" {pace.seconds:g} s for each rate of the ladder, median of {len(pace.seeds)} seeds; the"
-        " rest is one run each."
+        f" {pace.seconds:g} s for each rate of the ladder; every figure is the median of"
+        f" {len(pace.seeds)} runs; recovery counts {BURSTS} bursts together, capacities are one"
+        " long run each."
     )
     parts = [
         how,

@@ -119,7 +119,7 @@ class Server:
     """``python -m service serve`` on a free port.
 
     Args:
-        flags: settings as flags; ``--bind`` is added.
+        flags: settings as flags; ``--bind`` is added, and one worker unless the flags say how many.
         env: added to a clean environment.
         ready: wait until it is ready (else only until the port is open).
         command: what to run instead.
@@ -135,6 +135,8 @@ class Server:
         self.lines: list[dict[str, Any]] = []
         self.raw: list[bytes] = []
         self._ready = ready
+        if "--workers" not in flags:
+            flags = (*flags, "--workers", "1")  # two processes of torch take long on two cores
         command = command or (
             sys.executable, "-m", "service", "serve", "--bind", "127.0.0.1:0",
             "--log-format", "json", *flags,

@@ -459,6 +459,8 @@ class House:
         self._count = workers
         self._wait = wait
         values: dict[str, Any] = {"model": "synthetic:cpu", "deadline_ms": 4000}
+        if workers > 1:
+            values["workers"] = workers
         self.settings = Settings(**values | settings)
         self.dispatcher = Dispatcher(
             settings=self.settings,

@@ -14,7 +14,7 @@ from typing import Any, ParamSpec, Self
 import structlog
 
 from service.cgroup import Cgroup
-from service.supervisor import Supervisor
+from service.supervisor import Orders, Supervisor
 from service.worker.wire import FromWorker, Load, Ready, Sample, WireItem
 from service.workers import Loss, Worker, WorkerState
 from tests.tools import ROOT
@@ -105,10 +105,11 @@ class Supervised:
         self.heard = Listener()
         self.kernel = FakeKernel()
         load = options.pop("load", Load("synthetic:cpu", "synthetic"))
+        self.orders = Orders(load)
         self.worker = Supervisor(
             0,
             self.heard,
-            load=load,
+            orders=self.orders,
             command=command,
             cgroup=self.kernel,
             load_timeout_s=options.pop("load_timeout_s", LONG_S),

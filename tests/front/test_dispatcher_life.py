@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from service.core.lifecycle import ServiceState
-from tests.front.scripted import House, Script, batch_s, text, virtual
+from service.core.split import MOST_WORKERS
+from tests.front.scripted import FACTS, House, Script, batch_s, text, virtual
 
 
 @virtual
@@ -34,6 +36,42 @@ async def test_the_first_of_several_workers_makes_it_ready() -> None:
         await house.until(1.0)
         assert house.dispatcher.ready()[0]
         assert await house.send(text("a")).end() == "ok"
+
+
+@virtual
+async def test_the_first_worker_says_how_many() -> None:
+    """With ``workers`` auto the others start when the first is ready, as many as it found best."""
+    facts = msgspec.structs.replace(FACTS, workers=3)
+    async with House(Script(facts=facts), wait=False) as house:
+        await house.turn()
+        assert [len(house.workers), house.metric("workers")] == [1, 1]
+        await house.until(1.0)
+        assert [worker.state for worker in house.workers] == ["ready", "loading", "loading"]
+        assert await house.send(text("a")).end() == "ok"
+        await house.until(2.0)
+        assert {worker.state for worker in house.workers} == {"ready"}
+        assert house.metric("workers") == 3
+        house.worker.die()
+        await house.until(10.0)
+        assert len(house.workers) == 3  # a worker that comes back brings nobody
+
+
+@virtual
+async def test_a_number_of_workers_that_was_given_stays() -> None:
+    """What the operator set is what there is, whatever a worker thinks."""
+    facts = msgspec.structs.replace(FACTS, workers=3)
+    async with House(Script(facts=facts), workers=2) as house:
+        await house.until(3.0)
+        assert len(house.workers) == 2
+
+
+@virtual
+async def test_a_worker_cannot_ask_for_a_crowd() -> None:
+    """However many workers the model's process asks for, there is a bound."""
+    facts = msgspec.structs.replace(FACTS, workers=1_000_000)
+    async with House(Script(facts=facts)) as house:
+        await house.until(3.0)
+        assert len(house.workers) == MOST_WORKERS
 
 
 @virtual

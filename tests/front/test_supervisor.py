@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import psutil
 import pytest
 import structlog
@@ -21,7 +22,7 @@ from service.core.errors import Refused
 from service.dispatcher import Ask, Dispatcher
 from service.metrics import Metrics
 from service.settings import Settings
-from service.supervisor import Supervisor, supervisor, worker_count, worker_factory
+from service.supervisor import Supervisor, orders, supervisor, worker_count, worker_factory
 from service.supervisor.process import LINE_BYTES, LINES_A_SECOND, environment
 from service.tasks import TASKS
 from service.worker.wire import (
@@ -479,7 +480,7 @@ def test_workers_and_threads_from_settings(monkeypatch: pytest.MonkeyPatch) -> N
             return 7.5
 
     def threads(workers: int, **settings: Any) -> int:
-        return supervisor.torch_threads(Settings(**settings), workers, Quota())
+        return orders.torch_threads(Settings(**settings), workers, Quota())
 
     assert worker_count(Settings()) == 1
     assert worker_count(Settings(workers=3)) == 3
@@ -487,6 +488,34 @@ def test_workers_and_threads_from_settings(monkeypatch: pytest.MonkeyPatch) -> N
     assert threads(2, torch_threads=5) == 5
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     assert threads(1) == 3
+
+
+def test_cores_to_share_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole cores, and none where the operator said how many workers or threads there are."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+
+    class Quota(Cgroup):
+        def cpu_limit_cores(self) -> float:
+            return 7.5
+
+    def cores(**settings: Any) -> int:
+        return orders.first_load(Settings(**settings), Quota()).cores
+
+    assert [cores(), cores(workers=2), cores(torch_threads=2)] == [7, 0, 0]
+    monkeypatch.setenv("OMP_NUM_THREADS", "3")
+    assert cores() == 0
+
+
+@real
+async def test_what_the_first_worker_found_is_an_order() -> None:
+    """Every worker after the first, and every later life, is told the threads that it found."""
+    first = Load("synthetic:cpu", "synthetic", torch_threads=4, cores=4)
+    async with Supervised(stub(), load=first) as one:
+        await one.ready()
+        assert one.worker.facts is not None
+        assert one.orders.load == Load("synthetic:cpu", "synthetic", torch_threads=1, cores=0)
+        one.orders.settle(msgspec.structs.replace(one.worker.facts, torch_threads=9))
+        assert one.orders.load.torch_threads == 1
 
 
 @real
@@ -507,7 +536,7 @@ async def test_factory_makes_workers_from_settings() -> None:
     assert isinstance(worker, Supervisor)
     assert worker.index == 4
     assert worker._load_timeout_s == 9.0
-    assert worker._load == Load(
+    assert worker._orders.load == Load(
         "synthetic:gpu", "synthetic", device="cpu", torch_threads=2, rehearsal=True
     )
     assert (worker.pid, worker.facts, worker.state) == (None, None, WorkerState.STARTING)

@@ -25,6 +25,7 @@ from transformers.pipelines.base import pad_collate_fn
 
 from service.tasks import Task
 from service.worker.interface import Answer, DeviceBytes, Foreign, Mismatch, PreparedInput
+from service.worker.pipelines.sharing import share_cores
 from service.worker.pipelines.warmup import (
     MAX_FIT_UNITS,
     SAMPLE_TEXT,
@@ -185,7 +186,7 @@ class StockPipeline:
         return rows
 
     def warm_up(self) -> None:
-        """Run the example, prove the longest input, fit the cost, note the facts."""
+        """Run the example, prove the longest input, share the cores, fit the cost, note it all."""
         tokenizer = self.pipe.tokenizer
         self.max_tokens = length_limit(self.pipe.model, tokenizer)
         example = self.prepare(self.text(self.task.example), b"", {})
@@ -203,6 +204,12 @@ class StockPipeline:
             item = PreparedInput(length, 0, _stretched(payload, length))
             self.run([item] * items)
 
+        workers = 1
+        if self._load.cores > 1 and self.pipe.device.type == "cpu":
+            split = share_cores(
+                self._load.cores, run_batch, typical=payload.length, batchable=self.batchable
+            )
+            workers = split.workers
         most = self._load.batch_tokens_hint or MAX_FIT_UNITS
         sizes = fit_sizes(payload.length, self.max_tokens, most, batchable=self.batchable)
         fixed_s, self.cost_unit_s = fit_cost(run_batch, sizes)
@@ -223,6 +230,7 @@ class StockPipeline:
             prepare_s_per_char=prepare_s_per_char,
             load_s=0.0,
             torch_threads=torch.get_num_threads(),
+            workers=workers,
         )
 
     def _measure_preparing(self) -> tuple[float, float]:
