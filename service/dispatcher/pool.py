@@ -26,7 +26,7 @@ from service.dispatcher.circuit import Circuit
 from service.dispatcher.slots import Batch, Plan, Slot, ticket_of, wire_bytes, wire_item
 from service.dispatcher.tickets import Ticket
 from service.metrics import Metrics
-from service.worker.wire import MAX_FRAME
+from service.worker.framing import MAX_FRAME
 from service.workers import Loss, Worker
 
 FRAME_BYTES = MAX_FRAME * 3 // 4

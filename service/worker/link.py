@@ -13,11 +13,10 @@ from collections.abc import Callable
 from socket import socket
 from threading import Lock
 
+from service.worker.framing import Splitter, WireError
 from service.worker.wire import (
     FromWorker,
-    Splitter,
     ToWorker,
-    WireError,
     decode_to_worker,
     encode,
 )

@@ -35,6 +35,7 @@ from service.tasks import TASKS
 from service.worker.answers import encode_answer
 from service.worker.cache import PreparedCache
 from service.worker.faults import kind_of, trace_of
+from service.worker.framing import WireError
 from service.worker.interface import (
     CannotLoad,
     DeviceBytes,
@@ -60,7 +61,6 @@ from service.worker.wire import (
     Result,
     Run,
     ToWorker,
-    WireError,
     WireItem,
 )
 

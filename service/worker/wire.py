@@ -1,26 +1,22 @@
-"""The words between front and worker: length-prefixed msgpack frames, decoded by type.
+"""The words between front and worker: msgpack frames (``framing``), decoded by type.
 
 Laws
-- A frame is four bytes of length (big-endian) and that many bytes of msgpack, at most
-  :data:`MAX_FRAME`; anything else is a :class:`WireError`, which means "worker lost".
+- Anything that is no frame of the other side is a :class:`WireError`, which means "worker lost".
 - Nothing is ever unpickled: a worker that may run foreign model code executes nothing in the front.
 - Prepared items are a cache, never state: RUN carries the inputs again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Literal
 
 import msgspec
 
-MAX_FRAME = 64 * 1024 * 1024
-"""Largest frame in bytes: well over the largest body, well under what would hurt."""
+from service.worker.framing import WireError, framed
 
 FaultKind = Literal["oom", "input", "error", "device_lost"]
 
 _TAG = "op"
-_LENGTH_BYTES = 4
 
 
 class WireItem(msgspec.Struct, frozen=True, array_like=True):
@@ -51,8 +47,7 @@ class Trace(msgspec.Struct, frozen=True):
 class Load(msgspec.Struct, frozen=True, tag_field=_TAG, tag="load"):
     """Load the model and warm it up; answered by READY or FAILED.
 
-    ``cores``: that all workers may use together, if the worker is to find out how they are best
-    shared out; 0: ``torch_threads`` is given.
+    ``cores``: of all workers, to find out how they are best shared out; 0: threads are given.
     ``batch_tokens_hint``: largest padded size worth warming up, 0 for the worker's choice.
     """
 
@@ -109,8 +104,7 @@ class Facts(msgspec.Struct, frozen=True):
         typical_units: units of the task's typical input.
         units_per_char, prepare_s_per_char: for estimates before tokenising.
         load_s: seconds from LOAD to READY.
-        torch_threads: intra-op threads in force, 0 without torch.
-        workers: how many workers the cores are best shared out to, this one included.
+        torch_threads, workers: intra-op threads (0 without torch), and how many workers suit them.
     """
 
     task: str
@@ -231,10 +225,6 @@ class Sample(msgspec.Struct, frozen=True, tag_field=_TAG, tag="sample"):
 FromWorker = Ready | Failed | Prepared | Unfit | Result | Fault | Probed | Sample
 
 
-class WireError(Exception):
-    """The other side broke the protocol; the message is ours and holds nothing it sent."""
-
-
 _encoder = msgspec.msgpack.Encoder()
 _to_worker: msgspec.msgpack.Decoder[ToWorker] = msgspec.msgpack.Decoder(ToWorker)
 _from_worker: msgspec.msgpack.Decoder[FromWorker] = msgspec.msgpack.Decoder(FromWorker)
@@ -246,39 +236,7 @@ def encode(frame: ToWorker | FromWorker) -> bytes:
     Raises:
         WireError: the frame is over :data:`MAX_FRAME`.
     """
-    body = _encoder.encode(frame)
-    if len(body) > MAX_FRAME:
-        raise WireError("frame too large")
-    return len(body).to_bytes(_LENGTH_BYTES, "big") + body
-
-
-class Splitter:
-    """Cuts a byte stream into frame bodies; feed it whatever arrived."""
-
-    def __init__(self) -> None:
-        self._buffer = bytearray()
-
-    def feed(self, data: bytes) -> Iterator[bytes]:
-        """Yield each complete frame body.
-
-        Raises:
-            WireError: a frame announces more than :data:`MAX_FRAME` bytes.
-        """
-        self._buffer += data
-        start = 0
-        try:
-            while len(self._buffer) - start >= _LENGTH_BYTES:
-                body = start + _LENGTH_BYTES
-                length = int.from_bytes(self._buffer[start:body], "big")
-                if length > MAX_FRAME:
-                    raise WireError("frame too large")
-                end = body + length
-                if len(self._buffer) < end:
-                    break
-                yield bytes(self._buffer[body:end])
-                start = end
-        finally:
-            del self._buffer[:start]
+    return framed(_encoder.encode(frame))
 
 
 def decode_to_worker(body: bytes) -> ToWorker:

@@ -167,7 +167,7 @@ def test_what_a_platform_injects_and_empty_variables_change_nothing() -> None:
         "SEAWALL_BLUE_SERVICE_HOST": "10.0.0.1",
     }
     empty = {ENV_PREFIX + name.upper(): "" for name in Settings.model_fields}
-    with Server(*SYNTHETIC, env=injected | empty) as server:
+    with Server(*SYNTHETIC, "--workers", "auto", env=injected | empty) as server:
         assert server.predict(GOOD_TEXT).status_code == 200
         shown = server.status()["settings"]
     defaults = Settings(model="synthetic:cpu", bind=shown["bind"], log_format="json")

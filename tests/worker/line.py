@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from service.worker.framing import Splitter
 from service.worker.interface import Pipeline
 from service.worker.runner import Runner
 from service.worker.wire import (
@@ -21,7 +22,6 @@ from service.worker.wire import (
     Load,
     Ready,
     Sample,
-    Splitter,
     ToWorker,
     WireItem,
     decode_from_worker,

@@ -44,6 +44,7 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from service.worker.framing import Splitter
 from service.worker.wire import (
     Drop,
     Facts,
@@ -59,7 +60,6 @@ from service.worker.wire import (
     Ready,
     Result,
     Run,
-    Splitter,
     Trace,
     Unfit,
     WireItem,

@@ -7,8 +7,15 @@ import threading
 
 import pytest
 
+from service.worker.framing import WireError
 from service.worker.link import EXIT_BROKEN_WIRE, EXIT_ENDED, Link
-from service.worker.wire import Probe, Probed, Result, ToWorker, WireError, encode
+from service.worker.wire import (
+    Probe,
+    Probed,
+    Result,
+    ToWorker,
+    encode,
+)
 from tests.worker.line import Line
 
 
@@ -71,7 +78,7 @@ def test_too_large_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         link = Link(theirs, list[int]().append)
-        monkeypatch.setattr("service.worker.wire.MAX_FRAME", 100)
+        monkeypatch.setattr("service.worker.framing.MAX_FRAME", 100)
         with pytest.raises(WireError):
             link.send(Result(1, [b"x" * 200], 0.1, 1, 1))
         link.send(Probed(2, ok=True))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from service.worker import wire
+from service.worker import framing
 from service.worker.interface import CannotLoad, PreparedInput
 from service.worker.wire import (
     Drop,
@@ -271,7 +271,7 @@ def test_answers_over_a_frame_fail_the_batch(
     pipeline: StubPipeline, line: Line, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Answers that no frame can carry are a FAULT that says so, and the worker goes on."""
-    monkeypatch.setattr(wire, "MAX_FRAME", 10_000)
+    monkeypatch.setattr(framing, "MAX_FRAME", 10_000)
     pipeline.behaviour = lambda items: ["x" * 6000 for _ in items]
     fault = line.ask(Run(1, items(["a", "b"])))
     assert (fault.batch, fault.kind) == (1, "error")

@@ -9,7 +9,16 @@ from typing import Any
 
 import pytest
 
-from service.worker.wire import Fault, Prepare, Probe, Probed, Result, Run, Unfit, WireError
+from service.worker.framing import WireError
+from service.worker.wire import (
+    Fault,
+    Prepare,
+    Probe,
+    Probed,
+    Result,
+    Run,
+    Unfit,
+)
 from tests.worker.line import STUB, Line, items, process
 
 

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.worker import wire
+from service.worker import framing
+from service.worker.framing import Splitter, WireError
 from service.worker.wire import (
     Drop,
     Facts,
@@ -26,11 +27,9 @@ from service.worker.wire import (
     Result,
     Run,
     Sample,
-    Splitter,
     ToWorker,
     Trace,
     Unfit,
-    WireError,
     WireItem,
     decode_from_worker,
     decode_to_worker,
@@ -109,17 +108,17 @@ def test_garbage_body_is_a_wire_error(body: bytes) -> None:
 def test_announced_size_is_bounded() -> None:
     """A frame that announces more than the limit is refused before a byte of it has arrived."""
     splitter = Splitter()
-    assert list(splitter.feed((wire.MAX_FRAME).to_bytes(4, "big"))) == []
+    assert list(splitter.feed((framing.MAX_FRAME).to_bytes(4, "big"))) == []
     with pytest.raises(WireError, match="too large"):
-        list(Splitter().feed((wire.MAX_FRAME + 1).to_bytes(4, "big")))
+        list(Splitter().feed((framing.MAX_FRAME + 1).to_bytes(4, "big")))
 
 
 def test_encoded_size_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A frame larger than the limit is not encoded, exactly at the limit it is."""
     size = len(encode(Prepare(ITEM))) - 4
-    monkeypatch.setattr(wire, "MAX_FRAME", size)
+    monkeypatch.setattr(framing, "MAX_FRAME", size)
     assert encode(Prepare(ITEM))
-    monkeypatch.setattr(wire, "MAX_FRAME", size - 1)
+    monkeypatch.setattr(framing, "MAX_FRAME", size - 1)
     with pytest.raises(WireError, match="too large"):
         encode(Prepare(ITEM))
 
