@@ -212,6 +212,7 @@ class Crew:
             device=facts.device,
             torch_threads=facts.torch_threads,
             workers=facts.workers,
+            path=facts.path,
             max_tokens=facts.max_tokens,
             load_s=round(facts.load_s, 3),
         )

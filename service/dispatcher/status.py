@@ -64,6 +64,7 @@ def describe(service: Dispatcher) -> dict[str, Any]:
             "max_tokens": facts.max_tokens,
             "batchable": facts.batchable,
             "torch_threads": facts.torch_threads,
+            "path": facts.path,
             "load_s": facts.load_s,
         }
         if facts

@@ -3,7 +3,8 @@
 Laws
 - No logger, no warning, no progress bar writes anything.
 - An exception that nobody caught is printed as its class and frames; its message is not.
-- A crash prints the frames of every thread (faulthandler), never a value.
+- A crash prints the frames of the thread that crashed (faulthandler), never a value: those of the
+  others would push them out of the few lines that the front logs.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def silence() -> None:
     sys.excepthook = _print_frames
     sys.unraisablehook = _print_unraisable
     threading.excepthook = _print_thread
-    faulthandler.enable()
+    faulthandler.enable(all_threads=False)
 
 
 def _show_nothing(*args: object, **kwargs: object) -> None:

@@ -137,7 +137,7 @@ def spoil(answer: Answer) -> Answer:
 
 
 def _die_of_segfault() -> NoReturn:
-    # The default action, not faulthandler's: it would print the stack of every thread first.
+    # The default action, not faulthandler's: it would print the stack first.
     signal.signal(signal.SIGSEGV, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGSEGV)
     while True:  # the signal arrives at the next instruction; nothing may run after it

@@ -174,7 +174,7 @@ def test_facts(real: tuple[Line, Facts]) -> None:
     assert (facts.task, facts.model) == ("fill-mask", "fill-mask-small")
     assert (facts.mask_token, facts.max_tokens, facts.vocab_size) == ("[MASK]", 512, 10000)
     assert facts.batchable
-    assert facts.torch_threads == 1
+    assert (facts.torch_threads, facts.workers, facts.path) == (1, 1, "gathered")
     assert facts.typical_units == 9
     assert 0.1 < facts.units_per_char < 0.5
     assert facts.prepare_s_per_char > 0

@@ -25,6 +25,7 @@ from transformers import AutoModelForMaskedLM, FillMaskPipeline
 
 from service.tasks.fill_mask import FILL_MASK
 from service.worker.interface import CannotLoad, Foreign, PreparedInput, Unsuitable
+from service.worker.pipelines.gathering import AtMasks, Gathering, is_equal, masked_rows
 from service.worker.pipelines.loading import load_model
 from service.worker.pipelines.stock import Payload, StockPipeline
 from service.worker.wire import Load
@@ -55,6 +56,7 @@ class FillMask(StockPipeline):
         self._mask_id = tokenizer.mask_token_id
         self._vocabulary: dict[str, int] = tokenizer.get_vocab()
         self._write_s = 0.0
+        self._gathering: Gathering | None = None
 
     @classmethod
     def from_load(cls, load: Load, folder: Path) -> FillMask:
@@ -88,6 +90,36 @@ class FillMask(StockPipeline):
         self.pipe.postprocess(outputs, top_k=top_k)
         weight = top_k * (outputs["input_ids"].shape[1] + _TOKENS_OF_ONE)
         self._write_s = (perf_counter() - started) / weight
+
+    def quicken(self) -> str:
+        """Take the masked rows only, if the model's head allows it."""
+        texts = (FILL_MASK.example, FILL_MASK.canary, f"{FILL_MASK.example} {{mask}}")
+        payloads = [self.prepare(self.text(text), b"", {}).payload for text in texts]
+        groups = [payloads] if self.batchable else [[payload] for payload in payloads]
+        try:
+            gathering = Gathering(self.pipe.model)
+        except ValueError:
+            return super().quicken()
+        for group in groups:
+            if not is_equal(self.pipe.forward, gathering, self.padded(group), self._mask_id):
+                gathering.remove()
+                return super().quicken()
+        self._gathering = gathering
+        return "gathered"
+
+    def infer(self, inputs: Foreign) -> Foreign:
+        """The scores of the masked positions only, where that was proved."""
+        if self._gathering is None:
+            return super().infer(inputs)
+        with self._gathering.at(masked_rows(inputs["input_ids"], self._mask_id)):
+            return super().infer(inputs)
+
+    def own_rows(self, outputs: Foreign, index: int, payload: Payload) -> dict[str, Any]:
+        """What the stock postprocess gets."""
+        rows = super().own_rows(outputs, index, payload)
+        if self._gathering is not None:
+            rows["logits"] = AtMasks(rows["logits"][0])
+        return rows
 
     def prepare(self, inputs: str, media: bytes, parameters: Mapping[str, Any]) -> PreparedInput:
         """Tokenise, and check length, mask and targets.
