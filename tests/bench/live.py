@@ -78,7 +78,7 @@ def main(arguments: list[str]) -> int:
     text = _text(found, pace, shown, time.monotonic() - started)
     sys.stdout.write(text + "\n")
     if given.paper is not None:
-        write_paper(given.paper, text)
+        write_between(given.paper, BEGIN, END, text)
     return 0 if all(row.good for row in found.rows) else 1
 
 
@@ -146,13 +146,13 @@ def _adding_s() -> float:
     return time.perf_counter() - started
 
 
-def write_paper(path: Path, text: str) -> None:
-    """Put the figures between the markers of a paper; one without them gets them at its end."""
+def write_between(path: Path, begin: str, end: str, text: str) -> None:
+    """Put figures between two markers of a paper; one without them gets them at its end."""
     paper = path.read_text() if path.exists() else "# Performance\n"
-    between = re.compile(f"{re.escape(BEGIN)}.*{re.escape(END)}", re.DOTALL)
+    between = re.compile(f"{re.escape(begin)}.*{re.escape(end)}", re.DOTALL)
     if not between.search(paper):
-        paper = f"{paper.rstrip()}\n\n## Live\n\n{BEGIN}\n{END}\n"
-    path.write_text(between.sub(lambda _: f"{BEGIN}\n{text}\n{END}", paper))
+        paper = f"{paper.rstrip()}\n\n{begin}\n{end}\n"
+    path.write_text(between.sub(lambda _: f"{begin}\n{text}\n{end}", paper))
 
 
 def _parse(arguments: list[str]) -> argparse.Namespace:

@@ -53,21 +53,21 @@ class Packaged:
 def packaged(pace: Pace) -> Packaged:
     """Capacities with every limit lifted, so that nobody is refused; overload with the defaults."""
     with Server(*AUTO) as usual:
-        wait_for(lambda: _settled(usual), "all workers")
+        wait_for(lambda: all_ready(usual), "all workers")
         batch_ms = round(1000 * usual.status()["limits"]["batch_s"])
         flags = (*NO_LIMITS, "--batch-ms", str(batch_ms), "--watchdog-ms", "600000")
         with Server(*AUTO, *flags) as lifted:
-            wait_for(lambda: _settled(lifted), "all workers")
+            wait_for(lambda: all_ready(lifted), "all workers")
             closed = _closed(lifted, CLOSED_CONNECTIONS, CAPACITY_S * pace.shorter)
             deep = _closed(lifted, DEEP_CONNECTIONS, DEEP_S * pace.shorter)
         points = run(lambda: _overload(plain_options(usual), pace, closed))
     with variant("fifo-32", *AUTO, *flags) as server:
-        wait_for(lambda: _settled(server), "all workers")
+        wait_for(lambda: all_ready(server), "all workers")
         fifo = _closed(server, DEEP_CONNECTIONS, DEEP_S * pace.shorter)
     return Packaged(closed, deep, fifo, points)
 
 
-def _settled(server: Server) -> bool:
+def all_ready(server: Server) -> bool:
     """Whether every worker that it wants is there."""
     workers = server.status()["workers"]
     return all(worker["state"] == "ready" for worker in workers)
