@@ -100,6 +100,7 @@ class App:
             with suppress(asyncio.CancelledError):
                 await self._lag
         await self.dispatcher.stop()
+        self.context.shed.tell()
 
     async def _lifespan(self, receive: Receive, send: Send) -> None:
         while True:

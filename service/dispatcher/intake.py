@@ -88,7 +88,9 @@ class Intake:
             if self._suspects.is_poisoned(fingerprint, now):
                 raise Refused(_poisoned(ask, index))
 
-        units = [plan.cost.units(len(text)) for text in ask.inputs]
+        # A text that is too long for the model costs nothing: it is told so before any batch.
+        most = float(plan.limits.max_tokens)
+        units = [min(plan.cost.units(len(text)), most) for text in ask.inputs]
         if len(units) == 1:  # alone it has no padding and is one batch
             own_s = plan.cost.batch_s(units[0])
         else:

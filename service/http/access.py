@@ -22,7 +22,6 @@ from service.core.errors import ERRORS, OutcomeClass, Problem, Refused, problem
 from service.http import identity
 from service.http.context import Call, HttpContext, note
 from service.http.problems import RefusedWith, Rendered, render, retry_after_s
-from service.http.shed_log import ShedLog
 from service.traces import error_fields
 
 _GONE, _SHED = OutcomeClass.GONE, OutcomeClass.SHED
@@ -42,7 +41,6 @@ class Access:
         self._app = app
         self._context = context
         self._predictions = predictions
-        self._shed = ShedLog(context.log, context.clock)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI call."""
@@ -145,7 +143,7 @@ class Access:
         )
         kind = ERRORS.get(call.outcome)
         shed = kind is not None and kind.outcome_class is _SHED
-        if shed and not self._shed.may_log(call.outcome):
+        if shed and not context.shed.may_log(call.outcome):
             return
         context.log.info(
             "request.done",

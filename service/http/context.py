@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, MutableMapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from service import NAME, __version__
 from service.core.errors import Stage
+from service.http.shed_log import ShedLog
 from service.metrics import OTHER, Metrics
 from service.settings import Settings
 from service.tasks import Task
@@ -41,6 +42,7 @@ class HttpContext:
         closing: set at the signal to stop: from then on every answer closes its connection and
             ``/readyz`` says no, while predictions are served until the dispatcher drains.
         receiving_bytes: bytes of bodies held at present, over all connections.
+        shed: which refusals by load have a line of their own in the log.
     """
 
     settings: Settings
@@ -52,6 +54,10 @@ class HttpContext:
     version: str = __version__
     closing: bool = False
     receiving_bytes: int = 0
+    shed: ShedLog = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.shed = ShedLog(self.log, self.clock)
 
     @property
     def going_away(self) -> bool:

@@ -44,10 +44,12 @@ class ShedLog:
         if not self._untold:
             # The timer, not the next refusal, tells the rest: there may be no next one.
             rest = max(0.0, self._begun + WINDOW_S - now)
-            asyncio.get_running_loop().call_later(rest, self._tell)
+            asyncio.get_running_loop().call_later(rest, self.tell)
         self._untold[code] += 1
         return False
 
-    def _tell(self) -> None:
+    def tell(self) -> None:
+        """Tell now what has not been told; at the end of the process no timer comes any more."""
         untold, self._untold = self._untold, Counter()
-        self._log.info("admission.shed", requests=untold.total(), codes=dict(untold))
+        if untold:
+            self._log.info("admission.shed", requests=untold.total(), codes=dict(untold))

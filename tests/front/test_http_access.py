@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 from starlette.types import Receive, Scope, Send
+from structlog.testing import capture_logs
 
+from service.app import create_app
 from service.core.errors import ERRORS, OutcomeClass, problem
 from service.core.errors import Stage as Step
 from service.http.access import Access
 from service.http.shed_log import LINES_A_SECOND
+from service.settings import Settings
 from tests.front.http_stage import Answer, Client, Stage, ask, until
 from tests.virtual import run_virtual
 
@@ -407,6 +410,38 @@ def test_refusals_by_load_are_summed_up() -> None:
         {"requests": 23, "codes": {"queue_full": 15, "overloaded": 7, "draining": 1}}
     ]
     assert stage.outcomes() == {"queue_full": 25, "overloaded": 7, "draining": 2}
+
+
+def test_no_refusal_is_untold_at_the_end() -> None:
+    """What the last second left untold is told when the process ends, and only once."""
+    stage = Stage(clock=running_time)
+
+    async def run() -> None:
+        stage.dispatcher.gate_says = problem("draining")
+        for _ in range(LINES_A_SECOND + 3):
+            await Client(stage.app, headers=[TEXT]).run()
+        assert told(stage) == []
+        stage.context.shed.tell()
+        assert told(stage) == [{"requests": 3, "codes": {"draining": 3}}]
+        await asyncio.sleep(5)
+
+    run_virtual(run())
+    assert len(told(stage)) == 1
+
+
+def test_the_end_of_the_app_tells_the_last_refusals() -> None:
+    """The app tells them itself when it stops: the second that they belong to does not end."""
+
+    async def run() -> None:
+        app = create_app(Settings(model="synthetic:cpu"))
+        for _ in range(LINES_A_SECOND + 3):
+            app.context.shed.may_log("draining")
+        await app.stop()
+
+    with capture_logs() as lines:
+        asyncio.run(run())
+    shed = [line for line in lines if line["event"] == "admission.shed"]
+    assert [(line["requests"], line["codes"]) for line in shed] == [(3, {"draining": 3})]
 
 
 def test_only_load_is_summed_up() -> None:
