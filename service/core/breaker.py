@@ -101,6 +101,7 @@ class Breaker:
     Every method that may change the state returns the new state on a transition, else ``None``.
 
     Attributes:
+        failures: confirmed failures in a row that open it.
         state: where it is.
         generation: rises with every opening; results of batches begun before are ignored.
         failures_in_row: confirmed failures and bad probes since the last good batch.
@@ -119,7 +120,7 @@ class Breaker:
         self.generation = 0
         self.failures_in_row = 0
         self.bad_canaries = 0
-        self._failures = max(1, failures)
+        self.failures = max(1, failures)
         self._probe_s = probe_s
         self._phase = phase
         self._probes = 0
@@ -191,7 +192,7 @@ class Breaker:
 
     def _count_failure(self, event: BreakerEvent) -> BreakerEvent:
         self.failures_in_row += 1
-        enough = self.failures_in_row >= self._failures
+        enough = self.failures_in_row >= self.failures
         return BreakerEvent.LAST_FAILURE if enough else event
 
     def _step(self, now: float, event: BreakerEvent) -> BreakerState | None:

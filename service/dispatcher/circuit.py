@@ -69,6 +69,11 @@ class Circuit:
         """Most items of a batch now, ``None`` for no bound."""
         return self._breaker.batch_limit
 
+    @property
+    def patience(self) -> int:
+        """Confirmed failures in a row that open it."""
+        return self._breaker.failures
+
     def retry_after_s(self, now: float) -> float:
         """Seconds until the next canary."""
         return self._breaker.retry_after_s(now)
@@ -84,6 +89,10 @@ class Circuit:
     def device_lost(self, now: float) -> None:
         """The last ready worker lost its device."""
         self._moved(self._breaker.device_lost(now), now, answer=False)
+
+    def sick(self, now: float) -> None:
+        """The only worker came up again and fails its self-test: as if its device were lost."""
+        self._moved(self._breaker.device_lost(now), now)
 
     def worker_lost(self, now: float, generation: int) -> None:
         """The last ready worker died in a batch: that is a failure like a confirmed one."""

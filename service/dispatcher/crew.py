@@ -8,8 +8,9 @@ Laws
   preparing goes to another worker, or waits for the next one that is ready.
 - What it *ran* gets 503 ``worker_lost`` at once; what waits stays if its deadline is later than the
   learned reload time, else it gets 503 ``model_loading`` at once.
-- Members of a batch that killed a worker become suspects, unless the kill is no evidence. Where
-  none ran, the item whose preparation killed it does. Their like in the queue are treated so too.
+- Whatever may have killed a worker becomes a suspect, unless the kill is no evidence: the members
+  of the batch that ran, and the item in preparation. One alone is proof; so nobody's input is
+  proved guilty by what another's did beside it. Their like in the queue are treated so too.
 """
 
 from __future__ import annotations
@@ -138,6 +139,7 @@ class Crew:
     def received(self, worker: Worker, frame: FromWorker) -> None:
         """A frame arrived."""
         slot = self._pool.slot_of(worker)
+        suspect = slot.runs_suspect
         match frame:
             case Prepared():
                 self.preparing.prepared(slot, frame)
@@ -150,7 +152,7 @@ class Crew:
             case Probed():
                 self._returns.probed(slot, frame)
             case Ready():
-                self._ready(slot, frame.facts)
+                self._ready(slot, frame.facts, canary_ok=frame.canary_ok)
             case Failed():
                 self._load_failed(worker, frame)
             case Sample():
@@ -160,6 +162,8 @@ class Crew:
                     frame.device_total_bytes,
                 )
                 self._metrics.worker_sample(worker.index, frame.rss_bytes, frame.cpu_s, device)
+        if suspect and not slot.runs_suspect:
+            self.preparing.prepare_rest()
 
     def lost(self, worker: Worker, reason: Loss, *, evidence: bool) -> None:
         """The process is gone; ``evidence``: what it ran may have killed it."""
@@ -168,14 +172,13 @@ class Crew:
         self._metrics.worker_restart(reason.value)
         self._metrics.worker_gone(worker.index)
         self._absent_since[worker.index] = now
-        in_hand = next(iter(slot.preparing.values()), None) if not slot.running else None
+        in_hand = _in_hand(slot, reason)
         generation = slot.generation
         owed, ran = self._pool.vacate(slot)
-        get_log().error(
-            "worker.lost", worker=worker.index, reason=reason.value, items=len(owed), last=len(ran)
-        )
+        counts = {"items": len(owed), "last": len(ran)}
+        get_log().error("worker.lost", worker=worker.index, reason=reason.value, **counts)
         if evidence:
-            self._suspect(ran or ([in_hand] if in_hand else []), now)
+            self._suspect([*ran, *in_hand], now)
         alone = not self._pool.ready_slots()
         again_s = self.reload_s if alone else RETRY_LEAST_S
         for item in owed:
@@ -187,13 +190,13 @@ class Crew:
             elif owed:
                 self._pool.circuit.worker_lost(now, generation)
             self._send_away(now)
-        if self._crash_loop.death(now):
+        if reason is not Loss.PROBE_FAILED and self._crash_loop.death(now):
             get_log().critical("worker.crash_loop", exit_code=EXIT_CRASH_LOOP)
             self._give_up(EXIT_CRASH_LOOP)
         self.preparing.prepare_rest()
         self._pool.feed()
 
-    def _ready(self, slot: Slot, facts: Facts) -> None:
+    def _ready(self, slot: Slot, facts: Facts, *, canary_ok: bool) -> None:
         now = self._clock()
         since = self._absent_since.pop(slot.worker.index, now)
         self.reload_s = max(now - since, 0.1)
@@ -216,11 +219,25 @@ class Crew:
             max_tokens=facts.max_tokens,
             load_s=round(facts.load_s, 3),
         )
-        self._pool.circuit.worker_ready(now)
+        if canary_ok:
+            self._pool.circuit.worker_ready(now)
+        else:
+            self._sick(slot, now)
         if self._settings.workers == AUTO:  # not before: loading beside it would make both wait
             self._enlist(min(facts.workers, MOST_WORKERS))
         self.preparing.prepare_rest()
         self._pool.feed()
+
+    def _sick(self, slot: Slot, now: float) -> None:
+        """It loaded as before, but fails its self-test: beside a good one it is replaced.
+
+        Alone it is kept and probed, so that a fault that passes is over then, not a load later.
+        """
+        get_log().error("canary.failed", worker=slot.worker.index)
+        if len(self._pool.ready_slots()) > 1 and not self._pool.circuit.open:
+            slot.worker.kill(Loss.PROBE_FAILED)
+        else:
+            self._pool.circuit.sick(now)
 
     def _load_failed(self, worker: Worker, frame: Failed) -> None:
         trace = frame.trace
@@ -234,8 +251,8 @@ class Crew:
         )
         if self.facts is None:
             self._give_up(EXIT_CONFIG if frame.reason == "no_device" else EXIT_MODEL)
-        else:  # it could be loaded before: try again
-            worker.kill(Loss.CRASHED)
+        else:
+            worker.kill(Loss.CRASHED)  # it could be loaded before: try again
 
     def _give_up(self, code: int) -> None:
         if not self.failed:
@@ -246,7 +263,8 @@ class Crew:
         """These may have killed a worker; whoever waits with the same input is treated alike."""
         if not items:
             return
-        self._suspects.killed([item.fingerprint for item in items], now)
+        # The same input twice is one suspect, and alone.
+        self._suspects.killed(list({item.fingerprint: None for item in items}), now)
         for item in list(self._queue):
             if self._suspects.is_poisoned(item.fingerprint, now):
                 ticket_of(item).refuse(problem("poisoned_input"), item)
@@ -259,6 +277,13 @@ class Crew:
         for item in list(self._queue):
             if item.deadline <= back:
                 ticket_of(item).refuse(problem("model_loading", retry_after_s=self.reload_s))
+
+
+def _in_hand(slot: Slot, reason: Loss) -> list[Item]:
+    """The item in preparation, if it may have ended the worker: a batch hangs by itself."""
+    if slot.running and reason not in (Loss.CRASHED, Loss.OOM_KILLED):
+        return []
+    return list(slot.preparing.values())[:1]
 
 
 def _plan(settings: Settings, facts: Facts) -> Plan:

@@ -74,8 +74,8 @@ class Pool:
 
     @property
     def any_idle(self) -> bool:
-        """Whether a worker could take a batch now."""
-        return any(slot.idle for slot in self.slots)
+        """Whether a worker could take a batch now; one that owes a PREPARED may stand still."""
+        return any(slot.idle and not slot.preparing for slot in self.slots)
 
     def slot_of(self, worker: Worker) -> Slot:
         """The seat of ``worker``."""
@@ -86,8 +86,20 @@ class Pool:
         return [self._rest_s(slot, now) for slot in self.slots if slot.ready]
 
     def _rest_s(self, slot: Slot, now: float) -> float:
-        rest_s = rest_of_batch(now, slot.expected_end) if slot.running else 0.0
+        rest_s = (
+            rest_of_batch(now, slot.expected_end) if slot.running else self._stalled_s(slot, now)
+        )
         return rest_s if slot.recovery is None else rest_s + self._recovery_s(slot)
+
+    def _stalled_s(self, slot: Slot, now: float) -> float:
+        """What an overdue item in preparation says: no batch runs, and none can begin without it.
+
+        As with an overdue batch: as long again.
+        """
+        item = next(iter(slot.preparing.values()), None)
+        if item is None or self.plan is None:
+            return 0.0
+        return max(0.0, now - slot.heard - self.plan.cost.prepare_s(len(item.inputs)))
 
     def _recovery_s(self, slot: Slot) -> float:
         """What a recovery has still to run, beside what runs now."""
@@ -221,7 +233,7 @@ class Pool:
         owed = [item for item in slot.members if item.state is ItemState.RUNNING]
         slot.batch = slot.probe = slot.hungry_since = None
         slot.leave_preparing()
-        slot.recovery, slot.members, slot.splits = None, (), 0
+        slot.recovery, slot.members, slot.splits, slot.failures = None, (), 0, 0
         return owed, list(batch.items) if batch else []
 
 

@@ -9,6 +9,8 @@ Laws
 - A worker that answers nothing for as long as a hung batch may take is killed: an input that stops
   the tokeniser must not leave a service that looks well and serves nobody. While it runs a batch or
   a canary that one's own watchdog rules, since a model may keep the tokeniser waiting.
+- A suspect is prepared within its own lone run and not before, and nothing else is prepared beside
+  it: a kill is then its own.
 - An item that nobody prepares, since its worker is gone, goes to another or to the next one ready.
 """
 
@@ -25,6 +27,9 @@ from service.logs import get_log
 from service.metrics import Metrics
 from service.worker.wire import Prepared, Unfit
 from service.workers import Loss
+
+_UNKNOWN = "?"
+"""The batch key of an item that runs alone anyway."""
 
 
 class Preparing:
@@ -44,9 +49,13 @@ class Preparing:
 
     def prepare(self, item: Item) -> None:
         """Have the item tokenised by the worker with the shortest line."""
-        ready = self._pool.ready_slots()
+        ready = [slot for slot in self._pool.ready_slots() if not slot.runs_suspect]
+        if item.alone:
+            self._queue.prepared(item, item.units, _UNKNOWN)
+            self._pool.feed()
+            return
         if not ready:
-            return  # it waits for the next worker that is ready
+            return  # it waits for the next worker that is ready, or for the end of that run
         slot = min(ready, key=lambda slot: len(slot.preparing))
         if not slot.preparing:
             slot.heard = self._clock()

@@ -7,6 +7,7 @@ Laws
 - An item that ran gets exactly one end: its answer, its own error, or the loss of its worker.
 - Frames that do not belong to what the slot runs now mean a broken worker, which is killed.
 - Only batches of clients teach the cost model and the breaker; canaries teach neither.
+- A worker that fails as often in a row as opens the breaker, and does not open it, is replaced.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ class Returns:
                 get_log().error("model.error", id=ticket.ask.request_id, reason="not_finite")
                 ticket.refuse(problem("model_error"), item)
         if any(frame.outputs):
+            slot.failures = 0
             self._crash_loop.good_batch()
             self._pool.circuit.good_batch(now, slot.generation)
         elif slot.recovery is None:
@@ -146,11 +148,23 @@ class Returns:
             if not frame.ok:
                 self._pool.circuit.confirmed_failure(now, slot.generation)
             self._carry_out(slot, verdicts, "isolate")
+            if not frame.ok:
+                self._confirmed(slot)
             self._pool.feed()
         elif self._pool.circuit.probed(now, ok=frame.ok):
             slot.worker.kill(Loss.PROBE_FAILED)
         else:
             self._pool.feed()
+
+    def _confirmed(self, slot: Slot) -> None:
+        """A batch of this worker failed and its canary too: when to put another in its place.
+
+        Where the good batches of other workers keep the breaker closed it would go on failing its
+        share of the clients for ever.
+        """
+        slot.failures += 1
+        if slot.failures >= self._pool.circuit.patience and not self._pool.circuit.open:
+            slot.worker.kill(Loss.PROBE_FAILED)
 
     def _carry_out(
         self, slot: Slot, verdicts: list[Verdict], reason: str, pointer: str = ""

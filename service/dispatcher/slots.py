@@ -56,6 +56,7 @@ class Slot:
         trace: where the last failed batch failed, for the log.
         splits: splits of the recovery that were counted already.
         generation: the breaker's, when ``members`` were taken.
+        failures: batches in a row that failed together with their canary.
         watch: the watchdog's timer.
         preparing: items that it was given to tokenise and has not answered, by id, in order.
         heard: when it answered one last, or its line or its batch began or ended.
@@ -72,6 +73,7 @@ class Slot:
     trace: Trace | None = None
     splits: int = 0
     generation: int = 0
+    failures: int = 0
     watch: asyncio.TimerHandle | None = None
     preparing: dict[int, Item] = field(default_factory=dict)
     heard: float = 0.0
@@ -92,6 +94,11 @@ class Slot:
     def idle(self) -> bool:
         """Whether its worker could take a batch now."""
         return self.ready and not self.running and self.recovery is None
+
+    @property
+    def runs_suspect(self) -> bool:
+        """Whether it runs an input by itself that may have killed a worker."""
+        return self.batch is not None and self.batch.items[0].alone
 
     def unwatch(self) -> None:
         """Call the watchdog off."""

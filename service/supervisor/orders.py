@@ -29,7 +29,7 @@ class Orders:
     """What every worker of one service is told to load.
 
     The first worker may find out how the cores are best shared out. From then on all others, and
-    every worker that is started again, are told what it found.
+    every worker that is started again, are told what it found, and that the model did load once.
 
     Args:
         load: the first order.
@@ -42,6 +42,8 @@ class Orders:
         """A worker is ready."""
         if self.load.cores:
             self.load = replace(self.load, cores=0, torch_threads=max(1, facts.torch_threads))
+        if not self.load.reload:
+            self.load = replace(self.load, reload=True)
 
 
 def first_load(settings: Settings, cgroup: Cgroup | None = None) -> Load:

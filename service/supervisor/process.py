@@ -5,7 +5,7 @@
 Laws
 - Started by exec with a clean environment: no secret of the front, no open file but its socket.
 - Its input is empty; what it prints is read to the end, or it would block on a full pipe. However
-  much it prints, few lines are looked at and logged.
+  much it prints, few lines are looked at and logged, with paths cut to their last three parts.
 - Its last words count: what it sent before it ended is heard before its end is reported.
 - It cannot outlive the front: it dies with its parent (PR_SET_PDEATHSIG) and at end of file.
 - Whatever it sends is decoded by type; anything else is reported once as broken.
@@ -25,7 +25,8 @@ from typing import cast
 
 from service.logs import get_log
 from service.worker import wire
-from service.worker.wire import FromWorker, Splitter, ToWorker, WireError
+from service.worker.framing import Splitter, WireError
+from service.worker.wire import FromWorker, ToWorker
 
 KEPT = ("PATH", "HOME", "USER", "LANG", "TMPDIR", "TZ", "PYTHONPATH", "HTTPS_PROXY", "NO_PROXY")
 KEPT_PREFIXES = (
@@ -42,6 +43,9 @@ HUB_TOKENS = (
 
 EXIT_S = 0.5
 """Between the end of a process and that of its socket; whichever comes second should be near."""
+
+PATH = re.compile(r"(?<![\w:/])(?:/[^/\s\"':]+)+(?=(?:/[^/\s\"':]+){3})/")
+"""The beginning of a path of the machine, all but its last three parts."""
 
 LINE_BYTES = 300
 READ_BYTES = 65_536
@@ -253,5 +257,6 @@ class WorkerProcess(asyncio.Protocol):
             self._lines += 1
             text = line[:LINE_BYTES].decode("utf-8", "replace")
             clean = "".join(char if char.isprintable() else " " for char in text).strip()
+            clean = PATH.sub("", clean)
             if clean:
                 get_log().warning("worker.output", worker=self._index, line=clean)

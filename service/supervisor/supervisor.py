@@ -28,10 +28,10 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 
-from service.cgroup import Cgroup
 from service.core.lifecycle import backoff_s
 from service.logs import get_log
 from service.settings import Settings
+from service.supervisor.kills import KernelKills
 from service.supervisor.orders import Orders, first_load
 from service.supervisor.process import WorkerProcess, environment
 from service.worker.wire import (
@@ -64,7 +64,7 @@ class Supervisor:
         orders: what to load; shared by all workers.
         load_timeout_s: longest time from start to READY.
         command: the process to run (its socket and our process id are added).
-        cgroup: to tell the kernel's memory kills from others.
+        kills: to tell the kernel's memory kills from others; shared by all workers.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class Supervisor:
         orders: Orders,
         load_timeout_s: float,
         command: Sequence[str] = COMMAND,
-        cgroup: Cgroup | None = None,
+        kills: KernelKills | None = None,
     ) -> None:
         self.index = index
         self.state = WorkerState.STARTING
@@ -84,12 +84,11 @@ class Supervisor:
         self._orders = orders
         self._load_timeout_s = load_timeout_s
         self._command = tuple(command)
-        self._cgroup = cgroup or Cgroup()
+        self._kills = kills or KernelKills()
         self._process: WorkerProcess | None = None
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deaths = 0
-        self._oom_kills = 0
 
     @property
     def pid(self) -> int | None:
@@ -152,7 +151,6 @@ class Supervisor:
             await before.exited.wait()
             await asyncio.sleep(backoff_s(self._deaths))
         self.state = WorkerState.STARTING
-        self._oom_kills = self._cgroup.oom_kills()
         process = WorkerProcess(self.index, self._frame, self._broken, self._exited)
         self._process = process
         try:
@@ -183,6 +181,7 @@ class Supervisor:
             self._cancel()
             self.facts = frame.facts
             self._orders.settle(frame.facts)
+            self._kills.forget()
             self.state = WorkerState.READY
         elif isinstance(frame, Failed):
             self._cancel()
@@ -199,7 +198,7 @@ class Supervisor:
         if self.state in (WorkerState.RESTARTING, WorkerState.STOPPED, WorkerState.FAILED):
             return  # reported already, or asked for
         if code == -signal.SIGKILL:
-            by_kernel = self._cgroup.oom_kills() > self._oom_kills
+            by_kernel = self._kills.claim()
             reason, evidence = (Loss.OOM_KILLED, True) if by_kernel else (Loss.CRASHED, False)
         else:
             reason, evidence = Loss.CRASHED, True
@@ -236,13 +235,14 @@ class Supervisor:
 
 def worker_factory(settings: Settings, command: Sequence[str] = COMMAND) -> WorkerFactory:
     """A factory of real worker processes for these settings."""
-    orders = Orders(first_load(settings))
+    orders, kills = Orders(first_load(settings)), KernelKills()
 
     def make(index: int, events: WorkerEvents) -> Worker:
         return Supervisor(
             index,
             events,
             orders=orders,
+            kills=kills,
             load_timeout_s=float(settings.load_timeout_s),
             command=command,
         )

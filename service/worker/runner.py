@@ -146,7 +146,10 @@ class Runner:
         started = perf_counter()
         gc.disable()  # imports and weights make a million objects, none of them garbage
         pipeline = self._loaded(frame)
+        canary_ok = not isinstance(pipeline, Failed) and self._self_test(pipeline)
         gc.enable()
+        if not (canary_ok or frame.reload or isinstance(pipeline, Failed)):
+            pipeline = Failed("canary_failed", "The model loads but fails its self-test.")
         if isinstance(pipeline, Failed):
             self._link.send(pipeline)
             return None
@@ -157,14 +160,12 @@ class Runner:
         gc.collect()
         gc.freeze()
         facts = msgspec.structs.replace(pipeline.facts, load_s=perf_counter() - started)
-        self._link.send(Ready(facts))
+        self._link.send(Ready(facts, canary_ok))
         return pipeline
 
     def _loaded(self, frame: Load) -> Pipeline | Failed:
         try:
-            pipeline = self._load(frame)
-            if not encode_answer(pipeline.canary()):
-                return Failed("canary_failed", "The model loads but fails its self-test.")
+            return self._load(frame)
         except CannotLoad as refusal:
             cause = refusal.__cause__
             trace = None if cause is None else trace_of(cause)
@@ -176,7 +177,13 @@ class Runner:
                 return Failed("out_of_memory", message, trace_of(error))
             message = "The model could not be loaded; the log has the failure's class and frames."
             return Failed("error", message, trace_of(error))
-        return pipeline
+
+    def _self_test(self, pipeline: Pipeline) -> bool:
+        try:
+            return bool(encode_answer(pipeline.canary()))
+        except BaseException:  # noqa: BLE001
+            # As in _run: what the canary raises is the model's own affair, and a bad self-test.
+            return False
 
     def _run(self, pipeline: Pipeline, frame: Run) -> Result | Fault:
         started = perf_counter()

@@ -48,6 +48,7 @@ class Load(msgspec.Struct, frozen=True, tag_field=_TAG, tag="load"):
     """Load the model and warm it up; answered by READY or FAILED.
 
     ``cores``: of all workers, to find out how they are best shared out; 0: threads are given.
+    ``reload``: the model could be loaded before: a failed self-test is told in READY.
     ``batch_tokens_hint``: largest padded size worth warming up, 0 for the worker's choice.
     """
 
@@ -58,6 +59,7 @@ class Load(msgspec.Struct, frozen=True, tag_field=_TAG, tag="load"):
     dtype: str = "auto"
     torch_threads: int = 1
     cores: int = 0
+    reload: bool = False
     trust_remote_code: bool = False
     rehearsal: bool = False
     batch_tokens_hint: int = 0
@@ -128,9 +130,10 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 class Ready(msgspec.Struct, frozen=True, tag_field=_TAG, tag="ready"):
-    """Loaded, warmed up, canary good."""
+    """Loaded and warmed up; the canary was good, or this is a reload."""
 
     facts: Facts
+    canary_ok: bool = True
 
 
 class Failed(msgspec.Struct, frozen=True, tag_field=_TAG, tag="failed"):

@@ -21,6 +21,7 @@ class Unit(Enum):
     SECONDS = (1.0, 2, " s")
     TIMES = (1.0, 1, " x")
     RATE = (1.0, 1, " /s")
+    NUMBER = (1.0, 0, "")
     MEBIBYTES = (1.0, 0, " MiB")
 
     def write(self, value: float | None) -> str:

@@ -17,6 +17,7 @@ ISOLATES = {
     ("service/worker/preparer.py", "Preparer._answer"): "one item's fault stays its own",
     ("service/worker/preparer.py", "Preparer._resolve"): "handed to the model thread whole",
     ("service/worker/runner.py", "Runner._loaded"): "a failed load is told, whatever it raised",
+    ("service/worker/runner.py", "Runner._self_test"): "a failed self-test is an answer",
     ("service/worker/runner.py", "Runner._run"): "a failed batch is told, whatever it raised",
     ("service/worker/runner.py", "Runner._probe"): "a failed canary is an answer",
 }

@@ -21,7 +21,12 @@ VALUE_TOOLS = {
 }  # fmt: skip
 """The standard library's value tools: what the core may import."""
 
-SEEN_BY_THE_FRONT = {"service.worker", "service.worker.rehearsal", "service.worker.wire"}
+SEEN_BY_THE_FRONT = {
+    "service.worker",
+    "service.worker.framing",
+    "service.worker.rehearsal",
+    "service.worker.wire",
+}
 """What the front may import of the worker's room."""
 
 CONTRACTS = {

@@ -81,6 +81,9 @@ DEATHS: dict[str, tuple[Loss, bool]] = {
 }
 """How a script may end a worker: the reason that is reported, and whether it is evidence."""
 
+IN_A_RUN = {"prepare_crash": "crash", "prepare_hang": "hang", "unfit": "input"}
+"""What becomes of a fault in preparing when a lone run does the preparing."""
+
 
 def virtual(test: Callable[P, Awaitable[None]]) -> Callable[P, None]:
     """Run an ``async def`` test in virtual time."""
@@ -253,7 +256,8 @@ class ScriptedWorker:
         elif load == "ready":
             self.state = WorkerState.READY
             self.facts = self.script.facts
-            self.say(Ready(self.script.facts))
+            well = not self.losses or self.script.canary == "good"  # the first is always well
+            self.say(Ready(self.script.facts, canary_ok=well))
         else:
             self.state = WorkerState.FAILED
             self.say(Failed(load, "The model cannot be loaded."))
@@ -289,6 +293,8 @@ class ScriptedWorker:
     def _end(self, batch: int, items: list[WireItem]) -> None:
         acts = self._acts(items)
         seconds = FIXED_S
+        # What was not prepared before is prepared within the run.
+        acts = [IN_A_RUN.get(act, act) for act in acts]
         if "hang" in acts:
             return
         self.busy = False
@@ -304,7 +310,7 @@ class ScriptedWorker:
             self.say(Fault(batch, "error", seconds, trace=TRACE))
         elif "input" in acts:
             marks = [self.script.mark(item) for item in items]
-            index = marks.index("input") if "input" in marks else 0
+            index = next((i for i, mark in enumerate(marks) if mark in {"input", "unfit"}), 0)
             self.say(Fault(batch, "input", seconds, index=index, message="send less", limit=7))
         elif "input_parameter" in acts:
             pointer = "/parameters/targets"

@@ -15,6 +15,7 @@ import structlog
 
 from service.cgroup import Cgroup
 from service.supervisor import Orders, Supervisor
+from service.supervisor.kills import KernelKills
 from service.worker.wire import FromWorker, Load, Ready, Sample, WireItem
 from service.workers import Loss, Worker, WorkerState
 from tests.tools import ROOT
@@ -111,7 +112,7 @@ class Supervised:
             self.heard,
             orders=self.orders,
             command=command,
-            cgroup=self.kernel,
+            kills=KernelKills(self.kernel),
             load_timeout_s=options.pop("load_timeout_s", LONG_S),
         )
         assert not options

@@ -149,6 +149,24 @@ async def test_a_stalled_canary_counts_as_busy_too() -> None:
 
 
 @virtual
+async def test_a_stalled_tokeniser_counts_as_busy_too() -> None:
+    """A worker that stands still before its first batch is noticed like one in the middle of it."""
+    async with House(Script(marks={"stuck": "prepare_hang"})) as house:
+        stuck = house.send(text("stuck"), timeout_s=60.0)
+        await house.until(1.5)
+        assert house.dispatcher.snapshot().predicted_wait_s == pytest.approx(1.5, abs=0.5)
+        assert house.dispatcher.gate() is None
+        await house.until(2.25)
+        for gone in (False, True):  # with an empty queue it is no idle worker either
+            if gone:
+                assert stuck.ticket is not None
+                stuck.ticket.leave()
+            refusal = house.dispatcher.gate()
+            assert refusal is not None
+            assert refusal.code == "overloaded"
+
+
+@virtual
 async def test_finish_past_the_own_deadline_is_refused_at_once() -> None:
     """A request that would come too late is told so on arrival, not at its deadline."""
     async with House() as house:
@@ -171,6 +189,18 @@ async def test_deadline_too_short_is_said_only_of_a_measured_idle_run() -> None:
         assert short.problem is not None
         assert short.problem.min_timeout_ms == 250
         assert house.send(text("b"), timeout_s=0.25).outcome == "overloaded"
+
+
+@virtual
+async def test_no_text_is_dearer_than_the_longest_that_the_model_takes() -> None:
+    """A text far too long for the model is let in to be told so, not refused for its length."""
+    async with House(Script(units=8)) as house:
+        for number in range(10):
+            await house.send(text(f"n{number}")).end()
+        long = house.send(text("long", 4000), timeout_s=20.0)
+        assert long.outcome == ""
+        assert house.dispatcher.queue.units <= 512
+        assert await long.end() == "ok"
 
 
 @virtual

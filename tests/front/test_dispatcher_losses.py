@@ -173,10 +173,43 @@ async def test_an_input_that_kills_its_preparer_is_poisoned() -> None:
     async with House(script) as house:
         bad = house.send(text("bad"), timeout_s=60.0)
         other = house.send(text("other"), timeout_s=60.0)
-        assert await bad.end() == "poisoned_input"
+        assert await bad.end() == "worker_lost"  # the second time it was prepared in a lone run
         assert len(house.worker.losses) == 2
         assert await other.end() == "ok"
+        assert house.send(text("bad")).outcome == "poisoned_input"
         assert house.fatal == []
+
+
+@virtual
+async def test_nobody_is_poisoned_by_what_another_did_beside_it() -> None:
+    """An input that kills while others run beside it is found out, and they are not blamed."""
+    script = Script(marks={"bad": "prepare_crash", "slow": "slow=1"}, prepare_s=1 / 64)
+    async with House(script, restart_limit=100) as house:
+        outcomes = []
+        for _ in range(6):
+            slow = house.send(text("slow"), timeout_s=60.0)
+            await house.when(lambda: house.worker.busy)
+            bad = house.send(text("bad"), timeout_s=60.0)
+            outcomes.append(await house.ends(slow, bad))
+            await house.ready()
+        assert ["worker_lost", "poisoned_input"] not in outcomes[:1]
+        assert house.send(text("bad")).outcome == "poisoned_input"
+        assert await house.send(text("slow"), timeout_s=60.0).end() == "ok"
+        assert len(house.worker.losses) <= 4
+
+
+@virtual
+async def test_a_suspect_that_does_not_fit_is_told_so() -> None:
+    """A suspect is prepared in its own run, and learns there what is wrong with it."""
+    script = Script(marks={"odd": "crash"})
+    async with House(script, restart_limit=100) as house:
+        callers = [house.send(text(name), timeout_s=60.0) for name in ("first", "odd", "a")]
+        await house.ends(*callers)
+        script.marks = {"odd": "unfit"}
+        await house.ready()
+        odd = house.send(text("odd"), timeout_s=60.0)
+        assert await odd.end() == "invalid_input"
+        assert await house.send(text("a")).end() == "ok"
 
 
 @virtual

@@ -384,6 +384,17 @@ async def test_output_is_plain_text() -> None:
 
 
 @real
+async def test_output_names_no_path_of_the_machine() -> None:
+    """Of a path in a worker's output the last three parts are logged; addresses stay."""
+    said = 'File "/srv/a/b/c/d.py", line 3; /pytorch/x/y/z.cu:7: no; /etc/hosts; http://h/a/b/c/d/e'
+    then = f"os.write(1, {said.encode()!r}); os._exit(1)"
+    async with Supervised(speaks(then)) as one:
+        await one.lost()
+        [line] = [event["line"] for event in one.events("worker.output")][:1]
+        assert line == 'File "b/c/d.py", line 3; x/y/z.cu:7: no; /etc/hosts; http://h/a/b/c/d/e'
+
+
+@real
 async def test_a_flood_of_lines_does_not_stall_the_loop() -> None:
     """Short lines without end are thrown away in bulk: the loop goes on."""
     then = """
@@ -513,7 +524,7 @@ async def test_what_the_first_worker_found_is_an_order() -> None:
     async with Supervised(stub(), load=first) as one:
         await one.ready()
         assert one.worker.facts is not None
-        assert one.orders.load == Load("synthetic:cpu", "synthetic", torch_threads=1, cores=0)
+        assert one.orders.load == Load("synthetic:cpu", "synthetic", torch_threads=1, reload=True)
         one.orders.settle(msgspec.structs.replace(one.worker.facts, torch_threads=9))
         assert one.orders.load.torch_threads == 1
 

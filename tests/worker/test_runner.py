@@ -371,6 +371,16 @@ def test_cause_of_a_refused_load_is_traced() -> None:
     assert SECRET not in str(failed)
 
 
+def test_bad_canary_of_a_reload_is_told(pipeline: StubPipeline) -> None:
+    """A model that did load once is ready again, and says that its self-test failed."""
+    for canary in (lambda: {"score": math.nan}, lambda: raising(SystemExit(SECRET))([])):
+        pipeline.canary_behaviour = canary
+        with inside(pipeline.load) as line:
+            ready = line.ask(Load("stub", "fill-mask", reload=True))
+            assert isinstance(ready, Ready)
+            assert not ready.canary_ok
+
+
 def test_bad_canary_is_no_ready(pipeline: StubPipeline) -> None:
     """A model that loads but fails its self-test is not served."""
     pipeline.canary_behaviour = lambda: {"score": math.nan}

@@ -1,0 +1,352 @@
+"""Faults live: what a poison, a broken model, a stall and a lack of memory cost real servers.
+
+``python -m tests.bench.live_faults [--quick] [--only cpu,gpu,packaged]``
+
+======  ========================================================================================
+target  what happens
+======  ========================================================================================
+T14     1 % of the inputs raise wherever they run, in a closed loop that saturates the worker
+T15     at 0.7 C every batch and every canary fails for 20 s
+T17     at 0.9 C the worker process stands still for 4.5 s
+T18     a closed loop, and for 60 s batches over 0.4 of the usual size run out of memory
+======  ========================================================================================
+
+C is measured first, with the same closed loop. The model is the product's, with its faults
+switched on by files (``tests/e2e/faulty_worker``). ``--quick`` shortens every phase; its figures
+mean little. Lengths are those of the other benchmarks, cut to what fits the lower memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from random import Random
+from time import monotonic, time
+
+from service.bench.schedule import Lengths
+from tests.bench.live_rows import Row, Unit, markdown
+from tests.e2e.faulty import broken, ceiling, faulty
+from tests.e2e.load import Answer, Call, send
+from tests.e2e.server import Server
+
+PROGRAM = "python -m tests.bench.live_faults"
+CONNECTIONS = 64
+POISONED = 0.01
+BROKEN_LOAD, STALL_LOAD = 0.7, 0.9
+STALL_S, FITS = 4.5, 0.4
+AT_ONCE_S = 0.05
+GRACE_S = 0.02
+STEADY_S, BACK_S = 5.0, 60.0
+ENOUGH_BUDGET = 0.95
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """One server, its texts and what must hold."""
+
+    name: str
+    flags: tuple[str, ...]
+    lengths: Lengths
+    mask: str = ""
+    poisoned: float | None = None
+    fits: float | None = None
+
+    def call(self, chance: Random, most: int, **headers: str) -> Call:
+        """A request with a text of some length."""
+        words = min(most, self.lengths.draw(chance))
+        text = " ".join([*["word"] * max(0, words - bool(self.mask)), self.mask]).strip()
+        return Call(text, {name.replace("_", "-"): value for name, value in headers.items()})
+
+
+SUBJECTS = (
+    Subject("cpu", ("--model", "synthetic:cpu", "--deadline-ms", "646"), Lengths(), "", 0.85, 0.88),
+    Subject("gpu", ("--model", "synthetic:gpu", "--deadline-ms", "1228"),
+            Lengths(128.0, 0.8, 8, 512), "", 0.35, 0.72),
+    Subject("packaged", (), Lengths(), "[MASK]"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long each phase lasts, in seconds."""
+
+    closed: float = 15.0
+    broken: float = 20.0
+    low: float = 60.0
+
+
+QUICK = Pace(5.0, 8.0, 12.0)
+
+
+@dataclass(slots=True)
+class Asked:
+    """What was asked and told: the words, when it was due, and the answer."""
+
+    all: list[tuple[int, float, Answer]] = field(default_factory=list)
+
+    def between(self, start: float, end: float) -> list[Answer]:
+        """The answers to what was due from ``start`` to ``end``, by the monotonic clock."""
+        return [answer for _, due, answer in self.all if start <= due < end]
+
+    def words_per_s(self, start: float, end: float) -> float:
+        """Words that were answered with 200, in each second."""
+        done = sum(w for w, _, one in self.all if one.status == 200 and start <= one.at < end)
+        return done / (end - start)
+
+    def codes(self) -> Counter[str]:
+        """How often each code came."""
+        return Counter(answer.code for _, _, answer in self.all)
+
+
+Make = Callable[[Random], Call]
+
+
+async def closed(server: Server, make: Make, seconds: float, asked: Asked) -> None:
+    """So many clients who ask again as soon as they are told."""
+    end = monotonic() + seconds
+
+    async def client(number: int) -> None:
+        chance = Random(number)
+        while (due := monotonic()) < end:
+            call = make(chance)
+            answer = await send(server.port, call)
+            asked.all.append((len(str(call.body).split()), due, answer))
+            if answer.status != 200:
+                await asyncio.sleep(0.02)
+
+    await asyncio.gather(*(client(number) for number in range(CONNECTIONS)))
+
+
+async def poisson(server: Server, make: Make, rate: float, seconds: float, asked: Asked) -> None:
+    """Requests at that rate, whatever becomes of those before."""
+    chance, due = Random(1), monotonic()
+    end = due + seconds
+    tasks = set()
+
+    async def one(call: Call, due: float) -> None:
+        answer = await send(server.port, call)
+        asked.all.append((len(str(call.body).split()), due, answer))
+
+    while (due := due + chance.expovariate(rate)) < end:
+        await asyncio.sleep(max(0.0, due - monotonic()))
+        task = asyncio.create_task(one(make(chance), due))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+    await asyncio.gather(*tasks)
+
+
+async def meanwhile(load: Awaitable[None], *steps: tuple[float, Callable[[], None]]) -> None:
+    """Take each step so many seconds after the one before, while the load goes on."""
+
+    async def walk() -> None:
+        for pause_s, step in steps:
+            await asyncio.sleep(pause_s)
+            step()
+
+    await asyncio.gather(load, walk())
+
+
+@contextmanager
+def serving(subject: Subject, *flags: str) -> Iterator[tuple[Server, Path]]:
+    """The subject's server, which rehearses, and the folder of its faults."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        more = ("--rehearsal", "--restart-limit", "100")
+        with Server(command=faulty(folder, *more, *subject.flags, *flags)) as server:
+            yield server, folder
+
+
+def measure(subject: Subject, pace: Pace) -> Iterator[Row]:
+    """Every figure of one subject."""
+    with serving(subject) as (server, folder):
+        deadline_s = server.status()["limits"]["deadline_s"]
+        plain = Asked()
+        make = partial(subject.call, most=10_000)
+        asyncio.run(closed(server, make, pace.closed, plain))
+        rate = sum(answer.status == 200 for _, _, answer in plain.all) / pace.closed
+        yield Row("C, closed loop of 64", subject.name, rate, Unit.RATE)
+        yield from poison(subject, server, pace, plain)
+        yield from breaking(subject, server, folder, pace, rate)
+        yield from stall(subject, server, rate, deadline_s)
+    yield from memory(subject, pace)
+
+
+def poison(subject: Subject, server: Server, pace: Pace, plain: Asked) -> Iterator[Row]:
+    """T14."""
+    asked, seen = Asked(), len(server.lines)
+
+    def make(chance: Random) -> Call:
+        bad = {"X_Rehearse_Fault": "raise"} if chance.random() < POISONED else {}
+        return subject.call(chance, 10_000, **bad)
+
+    asyncio.run(closed(server, make, pace.closed, asked))
+    marked = asked.codes()["model_error"]
+    innocent = sum(
+        answer.code not in {"ok", "model_error", "overloaded", "deadline_exceeded", "queue_full"}
+        for _, _, answer in asked.all
+    )
+    isolations = len({line["id"] for line in server.lines[seen:] if line["event"] == "model.error"})
+    share = (
+        sum(a.status == 200 for _, _, a in asked.all)
+        / max(1, sum(a.status == 200 for _, _, a in plain.all))
+    )  # fmt: skip
+    yield Row("T14 poison 1 %: innocent failures", subject.name, innocent, Unit.NUMBER, most=0)
+    yield Row("T14 poisoned inputs that were told so", subject.name, marked, Unit.NUMBER)
+    yield Row("T14 of them found by the isolation", subject.name, isolations, Unit.NUMBER)
+    yield Row("T14 answers / those without poison", subject.name, share, Unit.SHARE,
+              least=subject.poisoned)  # fmt: skip
+
+
+def breaking(
+    subject: Subject, server: Server, folder: Path, pace: Pace, rate: float
+) -> Iterator[Row]:
+    """T15."""
+    asked, seen = Asked(), len(server.lines)
+    fault = broken(folder)
+    times: list[tuple[float, float]] = []
+
+    def start() -> None:
+        times.append((monotonic(), time()))
+        fault.__enter__()
+
+    def stop() -> None:
+        times.append((monotonic(), time()))
+        fault.__exit__(None, None, None)
+
+    load = poisson(server, partial(subject.call, most=10_000), BROKEN_LOAD * rate,
+                   STEADY_S + pace.broken + 2 * STEADY_S, asked)  # fmt: skip
+    asyncio.run(meanwhile(load, (STEADY_S, start), (pace.broken, stop)))
+    lines = server.lines[seen:]
+    names = [line["event"] for line in lines]
+    opened = names.index("breaker.opened") if "breaker.opened" in names else len(names)
+    (began, _), (ended, ended_at) = times
+    victims = sum(line["items"] for line in lines if line["event"] == "batch.failed")
+    users = asked.between(began, ended)
+    back = [_at(line) - ended_at for line in lines if line["event"] == "breaker.closed"]
+    after = asked.between(ended + 2.0, ended + 2.0 + STEADY_S)
+    yield Row("T15 broken for 20 s: batches lost before it opens", subject.name,
+              names[:opened].count("batch.failed"), Unit.NUMBER, most=5)  # fmt: skip
+    yield Row("T15 users lost in a batch", subject.name, victims / len(users), Unit.PERCENT,
+              most=0.02)  # fmt: skip
+    yield Row("T15 closed after the fault", subject.name, max(back, default=None), Unit.SECONDS,
+              most=2.0)  # fmt: skip
+    yield Row("T15 answered, from two seconds after it", subject.name,
+              sum(one.status == 200 for one in after) / len(after), Unit.PERCENT)  # fmt: skip
+    yield Row("T15 slowest refusal while open", subject.name,
+              1000 * max(one.seconds for one in users if one.code == "circuit_open"),
+              Unit.MILLISECONDS)  # fmt: skip
+
+
+def stall(subject: Subject, server: Server, rate: float, deadline_s: float) -> Iterator[Row]:
+    """T17."""
+    asked = Asked()
+    times: list[float] = []
+
+    def signalled(number: signal.Signals) -> None:
+        os.kill(worker, number)
+        times.append(monotonic())
+
+    worker = server.worker_pid
+    load = poisson(server, partial(subject.call, most=10_000), STALL_LOAD * rate,
+                   2 * STEADY_S + STALL_S, asked)  # fmt: skip
+    asyncio.run(
+        meanwhile(
+            load,
+            (STEADY_S, partial(signalled, signal.SIGSTOP)),
+            (STALL_S, partial(signalled, signal.SIGCONT)),
+        )
+    )
+    began, ended = times
+    during = asked.between(began + deadline_s / 2, ended)
+    refused = [one for one in during if one.status == 503 and one.seconds < AT_ONCE_S]
+    told = [one.seconds for one in asked.between(began, ended) if one.code == "deadline_exceeded"]
+    late = sum(seconds > deadline_s + GRACE_S for seconds in told)
+    yield Row("T17 stalled for 4.5 s: refused at once, from D/2 on", subject.name,
+              len(refused) / max(1, len(during)), Unit.PERCENT, least=0.95)  # fmt: skip
+    yield Row("T17 told 504 in that time", subject.name, len(told), Unit.NUMBER)
+    yield Row("T17 of them later than deadline + 20 ms", subject.name, late, Unit.NUMBER, most=0)
+
+
+def memory(subject: Subject, pace: Pace) -> Iterator[Row]:
+    """T18: against a server that never makes batches which do not fit."""
+    with serving(subject) as (server, folder):
+        asyncio.run(closed(server, partial(subject.call, most=10_000), STEADY_S, Asked()))
+        most = FITS * _usual_units(server)
+        cost = server.status()["estimator"]
+        fitting_s = cost["speed"] * (cost["fixed_s"] + most * cost["unit_s"])
+        make = partial(subject.call, most=int(most) - 2)
+        asked = Asked()
+        with ceiling(folder, int(most)):
+            start = monotonic()
+            asyncio.run(closed(server, make, pace.low, asked))
+            end = monotonic()
+            ooms = server.metric("seawall_oom_total", recovery="split")
+        back_s = asyncio.run(_until_full(server, make))
+    with serving(subject, "--batch-ms", str(max(1, round(1000 * fitting_s)))) as (server, _):
+        asyncio.run(closed(server, make, STEADY_S, Asked()))
+        right, from_ = Asked(), monotonic()
+        asyncio.run(closed(server, make, max(STEADY_S, pace.low / 3), right))
+        usual = right.words_per_s(from_, monotonic())
+    errors = asked.codes()["out_of_memory"] + asked.codes()["payload_too_large"]
+    yield Row("T18 memory of 0.4 for 60 s: overflows a minute", subject.name,
+              ooms / (end - start) * 60, Unit.NUMBER, most=30)  # fmt: skip
+    yield Row("T18 words answered / those of batches that fit", subject.name,
+              asked.words_per_s(start, end) / usual, Unit.SHARE, least=subject.fits)  # fmt: skip
+    yield Row("T18 budget back at 95 %", subject.name, back_s, Unit.SECONDS, most=30.0)
+    yield Row("T18 errors for want of memory", subject.name, errors, Unit.NUMBER, most=0)
+
+
+def _usual_units(server: Server) -> float:
+    """The padded units of a batch that the time alone allows now."""
+    status = server.status()
+    cost, batch_s = status["estimator"], status["limits"]["batch_s"]
+    return float((batch_s / cost["speed"] - cost["fixed_s"]) / cost["unit_s"])
+
+
+async def _until_full(server: Server, make: Make) -> float | None:
+    """Seconds of load until the budget is back; ``None`` if it takes more than a minute."""
+    start = monotonic()
+    while monotonic() - start < BACK_S:
+        await closed(server, make, 1.0, Asked())
+        if server.metric("seawall_memory_budget_tokens") >= ENOUGH_BUDGET * _usual_units(server):
+            return monotonic() - start
+    return None
+
+
+def _at(line: dict[str, str]) -> float:
+    return datetime.fromisoformat(line["timestamp"]).timestamp()
+
+
+def main(arguments: list[str]) -> int:
+    """Run; returns 0 if every target is met, else 1."""
+    names = [subject.name for subject in SUBJECTS]
+    parser = argparse.ArgumentParser(
+        prog=PROGRAM, description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--quick", action="store_true", help="a look at everything")
+    parser.add_argument("--only", type=lambda text: text.split(","), default=names,
+                        help=f"some of {','.join(names)}")  # fmt: skip
+    given = parser.parse_args(arguments)
+    rows = []
+    for subject in SUBJECTS:
+        if subject.name in given.only:
+            for row in measure(subject, QUICK if given.quick else Pace()):
+                rows.append(row)
+                sys.stderr.write(f"  {row.column}: {row.what}: {row.shown} ({row.target})\n")
+    sys.stdout.write(markdown(rows) + "\n")
+    return 0 if all(row.good for row in rows) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

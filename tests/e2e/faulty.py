@@ -1,0 +1,67 @@
+"""A real server whose model fails as real models do (``faulty_worker``).
+
+``python -m tests.e2e.faulty FOLDER [--SETTING VALUE]...``. Everything else is as in
+``seawall serve``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import service.app
+from service.server import serve
+from service.settings import Settings, load_settings
+from service.supervisor import worker_factory
+from service.workers import WorkerFactory
+from tests.tools import ROOT
+
+WORKER = ROOT / "tests" / "e2e" / "faulty_worker.py"
+
+
+def faulty(folder: Path, *flags: str) -> tuple[str, ...]:
+    """The command of such a server with one worker; ``folder`` is where its faults stand."""
+    return (
+        sys.executable, "-m", "tests.e2e.faulty", str(folder), "--bind", "127.0.0.1:0",
+        "--log-format", "json", "--workers", "1", *flags,
+    )  # fmt: skip
+
+
+@contextmanager
+def broken(folder: Path) -> Iterator[None]:
+    """The model is broken meanwhile."""
+    flag = folder / "broken"
+    flag.touch()
+    try:
+        yield
+    finally:
+        flag.unlink()
+
+
+@contextmanager
+def ceiling(folder: Path, padded: int) -> Iterator[None]:
+    """The memory holds batches of so many padded units meanwhile."""
+    flag, new = folder / "ceiling", folder / "new"
+    new.write_text(str(padded))
+    new.rename(flag)  # whole at once: the model may look at any time
+    try:
+        yield
+    finally:
+        flag.unlink()
+
+
+def main(folder: str, flags: list[str]) -> int:
+    """Serve; returns the exit code."""
+
+    def faulty_workers(settings: Settings) -> WorkerFactory:
+        return worker_factory(settings, (sys.executable, "-P", str(WORKER), folder))
+
+    service.app._real_workers = faulty_workers
+    return serve(load_settings(flags, os.environ))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
