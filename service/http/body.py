@@ -42,8 +42,13 @@ def check_headers(call: Call, context: HttpContext) -> None:
         raise Refused(problem("unsupported_media_type", detail))
     declared = call.headers.get(b"content-length", b"")
     most = context.settings.max_body_bytes
-    if declared.isdigit() and (len(declared) > len(str(most)) or int(declared) > most):
+    if declared.isdigit() and is_more(declared, most):
         raise Refused(_too_large(most))
+
+
+def is_more(declared: bytes, most_bytes: int) -> bool:
+    """Whether a ``Content-Length`` is over a limit; one of thousands of digits is no ``int``."""
+    return len(declared) > len(str(most_bytes)) or int(declared) > most_bytes
 
 
 async def receive_body(

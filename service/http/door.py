@@ -21,6 +21,7 @@ from collections.abc import Collection, Sequence
 
 from service.http import identity
 from service.http.access import Access
+from service.http.body import is_more
 from service.http.context import HttpContext
 from service.http.gate import Gate
 from service.http.problems import Rendered
@@ -69,7 +70,7 @@ class Door:
             return None
         call = self._access.enter(headers, prediction=True)
         length = call.headers.get(_LENGTH)
-        if length is None or int(length) > self._most_bytes:
+        if length is None or is_more(length, self._most_bytes):
             return None
         rendered = self._access.refused(call, self._gate.barred(call) or full)
         self._access.leave(call, "POST")

@@ -19,7 +19,7 @@ from typing import Any, Literal, cast
 import structlog
 import uvicorn
 import uvloop
-from starlette.types import ASGIApp, Message
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.testing import LogCapture
 
 from service.core.admission import Ask
@@ -29,11 +29,12 @@ from service.core.item import Item, ItemState
 from service.core.lifecycle import ServiceState
 from service.core.limits import Limits, derive
 from service.dispatcher import Dispatcher, Ticket
-from service.http import HttpContext, build_front, build_metrics_app
+from service.http import Door, HttpContext, build_front, build_metrics_app
 from service.http.protocol import GuardedProtocol, make_protocol
 from service.metrics import Metrics
 from service.settings import Settings
 from service.tasks import TASKS
+from service.worker.wire import Facts
 
 VOCABULARY = 100
 MAX_TOKENS = 16
@@ -58,6 +59,7 @@ class ScriptedDispatcher:
         self.int_facts = {"vocab_size": VOCABULARY, "max_tokens": MAX_TOKENS}
         self.draining = False
         self.ever_ready = True
+        self.facts: Facts | None = None
         self.state = ServiceState.READY
         self.readiness = (True, "ready for traffic")
         self.gate_says: Problem | None = None
@@ -152,6 +154,7 @@ class Stage:
             clock=clock,
             version="1.2.3",
         )
+        self.door: Door | None
         self.app, self.door = build_front(self.context)
 
     @property
@@ -290,11 +293,12 @@ def ask(
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """A running server."""
+    """A running server; ``inside`` is what the protocol let in, by method and path."""
 
     address: tuple[str, int]
     loop: asyncio.AbstractEventLoop
     connections: Callable[[], list[GuardedProtocol]]
+    inside: list[tuple[str, str]]
 
     def do(self, action: Callable[..., object], *args: object) -> None:
         """Do something on the server's loop, and wait until it is done."""
@@ -314,8 +318,14 @@ class Served:
 def serving(stage: Stage, loop: str = "uvloop") -> Iterator[Served]:
     """The app behind a real server on loopback."""
     listener = socket.create_server(("127.0.0.1", 0), backlog=512)
+    inside: list[tuple[str, str]] = []
+
+    async def noted(scope: Scope, receive: Receive, send: Send) -> None:
+        inside.append((scope["method"], scope["path"]))
+        await stage.app(scope, receive, send)
+
     config = uvicorn.Config(
-        stage.app,
+        noted,
         http=make_protocol(stage.settings, stage.metrics, stage.door),
         ws="none",
         loop="none",
@@ -345,6 +355,7 @@ def serving(stage: Stage, loop: str = "uvloop") -> Iterator[Served]:
             listener.getsockname(),
             running[0],
             lambda: cast("list[GuardedProtocol]", list(server.server_state.connections)),
+            inside,
         )
     finally:
         server.should_exit = True

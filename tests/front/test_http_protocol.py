@@ -5,69 +5,12 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
 
 import pytest
 
-from service.core.errors import problem
-from tests.front.http_stage import Served, Stage, eventually, serving
-from tests.front.http_wire import Reply, Wire, chunked, head, request, wire
-
-Serve = Callable[..., tuple[Stage, Served]]
-
-FULL = problem("queue_full", retry_after_s=2.5)
-
-
-@pytest.fixture(params=["uvloop", "asyncio"])
-def serve(request: pytest.FixtureRequest) -> Iterator[Serve]:
-    """Starts a server with these settings, on either loop."""
-    with ExitStack() as stack:
-
-        def start(**settings: Any) -> tuple[Stage, Served]:
-            stage = Stage(**settings)
-            return stage, stack.enter_context(serving(stage, request.param))
-
-        yield start
-
-
-@contextmanager
-def held(stage: Stage, served: Served, body: bytes = b"held") -> Iterator[Wire]:
-    """A client whose request is inside and waits."""
-    before = len(stage.dispatcher.tickets)
-    stage.dispatcher.mode = "hold"
-    with wire(served.address) as client:
-        client.write(request(body))
-        eventually(lambda: len(stage.dispatcher.tickets) > before, "it was not admitted")
-        yield client
-
-
-def dropped(stage: Stage) -> dict[str, float]:
-    """Connections dropped, by reason."""
-    reasons = ("header_timeout", "bad_http", "too_many", "header_too_large")
-    found = {reason: stage.value("connections_dropped_total", reason=reason) for reason in reasons}
-    return {reason: count for reason, count in found.items() if count}
-
-
-def ended(stage: Stage, outcomes: dict[str, int]) -> None:
-    """These requests end, and so: the client may have its answer before they are counted."""
-    eventually(lambda: stage.outcomes() == outcomes, "not counted so")
-
-
-def flood(client: Wire, piece: bytes) -> None:
-    """Far more than is ever taken."""
-    for _ in range(100_000):
-        client.write(piece)
-
-
-def refused(reply: Reply, status: int, code: str) -> None:
-    """The answer is this problem, and says so in every place."""
-    shown = json.loads(reply.body)
-    assert (reply.status, shown["status"], shown["code"]) == (status, status, code)
-    assert reply.headers["content-type"] == "application/problem+json"
-    assert reply.headers["x-request-id"] == shown["request_id"]
-
+from tests.front.http_served import FULL, Serve, dropped, ended, flood, held, refused
+from tests.front.http_stage import eventually
+from tests.front.http_wire import Wire, chunked, head, request, wire
 
 # ---------------------------------------------------------------- early answers
 

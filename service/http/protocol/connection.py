@@ -19,6 +19,7 @@ in          event                                        to          and
 ``OPEN``    the same while an answer is due              ``DEAF``    the answer still goes out
 ``REST``    body whole                                   ``OPEN``    keep-alive armed, or closed
 ``REST``    more than ``max_body_bytes``, or too late    closed
+any         no answer is taken for the keep-alive time    closed
 ``DEAF``    more than ``LINGER_BYTES``, or too late      closed
 ==========  ===========================================  ==========  ==========================
 
@@ -40,7 +41,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, ClassVar
 
 from service.core.errors import problem
-from service.http.body import MALFORMED
+from service.http.body import MALFORMED, is_more
 from service.http.protocol.ending import DEAF, LINGER_BYTES, LINGER_S, OPEN, REST, EndingProtocol
 from service.http.protocol.head import HEAD_BYTES, answer_bytes
 
@@ -81,6 +82,7 @@ class GuardedProtocol(EndingProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The connection is gone: everybody in it is told."""
         self._timer.disarm()
+        self._taking.disarm()
         self._idle.cancel()
         self.metrics.connection_closed()
         waiting = list(reversed(self.pipeline))
@@ -199,7 +201,7 @@ class GuardedProtocol(EndingProtocol):
         if cycle.waiting_for_100_continue or self.loop.time() >= self._body_until:
             return False  # a client that was not asked for its body may never send it
         lengths = [value for name, value in cycle.scope["headers"] if name == b"content-length"]
-        return all(int(value) <= self.limits.max_body_bytes for value in lengths)
+        return not any(is_more(value, self.limits.max_body_bytes) for value in lengths)
 
     def on_response_complete(self) -> None:
         """An answer is out: the next request, the rest of this one, or the end."""

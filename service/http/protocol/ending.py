@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from service.http.protocol.flow import IdleTimer, OneTimer, PatientFlow
@@ -47,6 +48,8 @@ class EndingProtocol(ParsingProtocol):
     """Of a head, of a rest, or of the end."""
     _idle: IdleTimer
     """Between two requests."""
+    _taking: OneTimer
+    """While answers wait to be taken."""
     _phase = OPEN
     _spare_bytes = 0
     """So much more is thrown away."""
@@ -56,7 +59,28 @@ class EndingProtocol(ParsingProtocol):
         super().connection_made(transport)
         self._timer = OneTimer(self.loop)
         self._idle = IdleTimer(self.loop, self.timeout_keep_alive, self._close)
+        self._taking = OneTimer(self.loop)
         self.flow = PatientFlow(transport, self.pipeline)
+
+    def pause_writing(self) -> None:
+        """The client is behind with its answers; for ever it may not be, even in mid-request."""
+        super().pause_writing()
+        self._await_taking()
+
+    def _await_taking(self) -> None:
+        left = self.transport.get_write_buffer_size()
+        self._taking.arm(self.timeout_keep_alive, partial(self._look_at_taking, left))
+
+    def _look_at_taking(self, before: int) -> None:
+        if self.transport.get_write_buffer_size() < before:
+            self._await_taking()  # slowly, but it takes them
+        else:
+            self._close()
+
+    def resume_writing(self) -> None:
+        """It has taken most of them."""
+        self._taking.disarm()
+        super().resume_writing()
 
     def _say(self, refusal: Problem, status: int | None = None) -> None:
         """Answer what never became a request, and end the connection."""
