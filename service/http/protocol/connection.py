@@ -19,7 +19,7 @@ in          event                                        to          and
 ``OPEN``    the same while an answer is due              ``DEAF``    the answer still goes out
 ``REST``    body whole                                   ``OPEN``    keep-alive armed, or closed
 ``REST``    more than ``max_body_bytes``, or too late    closed
-any         no answer is taken for the keep-alive time    closed
+any         no answer is taken for the keep-alive time   closed
 ``DEAF``    more than ``LINGER_BYTES``, or too late      closed
 ==========  ===========================================  ==========  ==========================
 
