@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import time
 from dataclasses import dataclass, replace
+
+import psutil
 
 from service.bench.figures import make_point
 from service.bench.options import Options
@@ -38,13 +42,20 @@ class Packaged:
     deep: Capacity
     fifo: Capacity
     points: list[Point]
+    taken_cores: float
+    """What front and generator took meanwhile, of the cores that the workers had before."""
 
     def rows(self) -> list[Row]:
         """Against the targets."""
+        share = median(point.goodput_of_capacity for point in self.points) or 0.0
+        left = 1 - self.taken_cores / len(os.sched_getaffinity(0))
         return [
-            Row("goodput at 10x / closed-loop capacity (64 connections)", COLUMN,
-                median(point.goodput_of_capacity for point in self.points),
+            Row("goodput at 10x / closed-loop capacity (64 connections)", COLUMN, share,
                 Unit.SHARE, least=0.80),
+            Row("cores that front and generator took at 10x", COLUMN, self.taken_cores,
+                Unit.SHARE),
+            Row("goodput at 10x / that capacity on the cores that they left", COLUMN,
+                share / left, Unit.SHARE),
             Row("capacity / that with plain FIFO batches of 32", COLUMN,
                 self.deep.rps / self.fifo.rps, Unit.TIMES, least=3.0),
         ]  # fmt: skip
@@ -60,11 +71,19 @@ def packaged(pace: Pace) -> Packaged:
             wait_for(lambda: all_ready(lifted), "all workers")
             closed = _closed(lifted, CLOSED_CONNECTIONS, CAPACITY_S * pace.shorter)
             deep = _closed(lifted, DEEP_CONNECTIONS, DEEP_S * pace.shorter)
+        started, before = time.monotonic(), _used_s(usual)
         points = run(lambda: _overload(plain_options(usual), pace, closed))
+        taken = (_used_s(usual) - before) / (time.monotonic() - started)
     with variant("fifo-32", *AUTO, *flags) as server:
         wait_for(lambda: all_ready(server), "all workers")
         fifo = _closed(server, DEEP_CONNECTIONS, DEEP_S * pace.shorter)
-    return Packaged(closed, deep, fifo, points)
+    return Packaged(closed, deep, fifo, points, taken)
+
+
+def _used_s(server: Server) -> float:
+    """CPU seconds of the front and of this process, which is the generator."""
+    times = [process.cpu_times() for process in (psutil.Process(server.pid), psutil.Process())]
+    return sum(one.user + one.system for one in times)
 
 
 def all_ready(server: Server) -> bool:
