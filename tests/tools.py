@@ -11,7 +11,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the source tree."""
 
-PACKAGES = {"prometheus": "prometheus", "promtool": "prometheus"}
+PACKAGES = {"promtool": "prometheus", "amtool": "prometheus-alertmanager"}
 """The Debian package of a program, where it has another name; ``.ci/run`` installs them."""
 
 

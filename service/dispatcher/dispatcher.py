@@ -137,7 +137,7 @@ class Dispatcher:
 
     def status(self) -> dict[str, Any]:
         """Everything that ``/status`` shows, as JSON values."""
-        return status.describe(self)
+        return status.describe(self, self._metrics.totals())
 
     def snapshot(self) -> Snapshot:
         """What the metrics read at a scrape."""

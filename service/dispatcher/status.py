@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from service import NAME, __version__
-from service.metrics import Snapshot
+from service.core.errors import OutcomeClass, outcome_class
+from service.metrics import Snapshot, Totals
 
 if TYPE_CHECKING:
     from service.dispatcher.dispatcher import Dispatcher
@@ -43,8 +44,11 @@ def snapshot(service: Dispatcher) -> Snapshot:
     )
 
 
-def describe(service: Dispatcher) -> dict[str, Any]:
-    """State, queue, breaker, workers, estimator, limits and settings, as JSON values."""
+def describe(service: Dispatcher, totals: Totals) -> dict[str, Any]:
+    """State, queue, counts, breaker, workers, estimator, limits and settings, as JSON values.
+
+    Counts are since the start; ``clock_s`` makes rates of them, whenever the answers arrive.
+    """
     now = service.clock()
     values = snapshot(service)
     ready, reason = service.ready()
@@ -52,6 +56,7 @@ def describe(service: Dispatcher) -> dict[str, Any]:
     return {
         "name": NAME,
         "version": __version__,
+        "clock_s": now,
         "state": service.state.value,
         "ready": ready,
         "reason": reason,
@@ -76,8 +81,16 @@ def describe(service: Dispatcher) -> dict[str, Any]:
             "fill_ratio": values.fill_ratio,
             "oldest_age_s": values.oldest_age_s,
             "predicted_wait_s": values.predicted_wait_s,
+            "left": totals.waits,
+            "waited_s": totals.wait_s,
         },
         "requests": {"queued": values.in_flight_queued, "running": values.in_flight_running},
+        "outcomes": _by_class(totals.outcomes),
+        "batches": {
+            "count": totals.batches,
+            "items": totals.batch_items,
+            "seconds": totals.batch_s,
+        },
         "breaker": {
             "state": values.breaker_state,
             "next_probe_s": service.circuit.retry_after_s(now),
@@ -92,6 +105,7 @@ def describe(service: Dispatcher) -> dict[str, Any]:
             }
             for slot in service.pool.slots
         ],
+        "restarts": totals.restarts,
         "estimator": {
             "fixed_s": plan.cost.fixed_s,
             "unit_s": plan.cost.unit_s,
@@ -115,3 +129,10 @@ def describe(service: Dispatcher) -> dict[str, Any]:
         "rehearsal": service.settings.rehearsal,
         "settings": service.settings.public(),
     }
+
+
+def _by_class(outcomes: dict[str, int]) -> dict[str, dict[str, int]]:
+    shown: dict[str, dict[str, int]] = {one.value: {} for one in OutcomeClass}
+    for code, count in outcomes.items():
+        shown[outcome_class(code)][code] = count
+    return shown

@@ -18,6 +18,7 @@ from starlette.responses import Response
 from service import NAME
 from service.core.errors import ERRORS, ErrorKind, Refused, problem
 from service.core.lifecycle import ServiceState
+from service.http import site
 from service.http.context import HttpContext, call_of
 from service.http.keys import KeyFile
 from service.http.routes import Page, Place
@@ -74,8 +75,10 @@ def status(context: HttpContext, _request: Request) -> Response:
     return _json(context.dispatcher.status(), headers=_FRESH)
 
 
-def root(context: HttpContext, _request: Request) -> Response:
-    """What this is and where the rest stands."""
+def root(context: HttpContext, request: Request) -> Response:
+    """The status page for a browser; for programs, what this is and where the rest stands."""
+    if _for_people(request):
+        return site.page(request)
     links = {"predict": "/", "livez": "/livez", "readyz": "/readyz", "startupz": "/startupz"}
     if not context.settings.metrics_bind:
         links |= {"metrics": "/metrics", "status": "/status"}
@@ -86,10 +89,26 @@ def root(context: HttpContext, _request: Request) -> Response:
             "version": context.version,
             "task": context.task.name,
             "model": context.settings.model_name,
+            "example": _example(context),
             "links": links,
         },
         headers={"vary": "accept"},
     )
+
+
+def _example(context: HttpContext) -> str | None:
+    """An input that works on this model; ``None`` until its mask token is known."""
+    facts = context.dispatcher.facts
+    return context.task.example.replace("{mask}", facts.mask_token) if facts else None
+
+
+def _for_people(request: Request) -> bool:
+    return "text/html" in request.headers.get("accept", "")
+
+
+def asset(_context: HttpContext, request: Request) -> Response:
+    """A file of the status page."""
+    return site.asset(request)
 
 
 def error(_context: HttpContext, request: Request) -> Response:
@@ -97,7 +116,7 @@ def error(_context: HttpContext, request: Request) -> Response:
     kind = ERRORS.get(request.path_params["code"])
     if kind is None:
         raise Refused(problem("not_found", "There is no error of that name."))
-    if "text/html" in request.headers.get("accept", ""):
+    if _for_people(request):
         page = Response(_error_html(kind), media_type="text/html", headers=_HTML_HEADERS)
     else:
         page = _json(
@@ -144,6 +163,7 @@ def watching(keys: KeyFile | None) -> dict[str, Place]:
 
 READING: dict[str, Place] = {
     "/": Place(root, also=("POST",)),
+    "/site/{name}": Place(asset),
     "/errors/{code}": Place(error),
 }
 """What people read."""

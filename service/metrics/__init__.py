@@ -14,6 +14,7 @@ from service.metrics.catalogue import (
 from service.metrics.counting import Metrics
 from service.metrics.loop_lag import LoopLag
 from service.metrics.scrape import IDLE, Snapshot
+from service.metrics.totals import Totals
 
 __all__ = [
     "CATALOGUE",
@@ -27,4 +28,5 @@ __all__ = [
     "Metrics",
     "Row",
     "Snapshot",
+    "Totals",
 ]

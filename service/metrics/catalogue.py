@@ -73,7 +73,11 @@ RETRY_AFTER_BUCKETS_S = (1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0)
 
 OTHER = "other"
 
-ROUTES = ("/", "/livez", "/readyz", "/startupz", "/metrics", "/status", "/errors/{code}", OTHER)
+ROUTES = (
+    *("/", "/site/{name}", "/errors/{code}", "/status"),
+    *("/livez", "/readyz", "/startupz", "/metrics"),
+    OTHER,
+)
 """Route templates; anything else counts as ``other``."""
 
 STATUSES = (200, 304, 400, 401, 404, 405, 408, 413, 431, 500, 503)

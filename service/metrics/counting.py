@@ -36,6 +36,7 @@ from service.core.errors import OUTCOMES, Stage, outcome_class
 from service.metrics.catalogue import CATALOGUE, OTHER, ROUTES, STATUSES, Kind, Row
 from service.metrics.portion import Portion, Untold
 from service.metrics.scrape import IDLE, ScrapeCollector, Snapshot, WorkerUse
+from service.metrics.totals import Totals, read_totals
 
 # The switch is the library's own and process-wide: `_created` doubles the page and says nothing
 # that process_start_time_seconds does not.
@@ -112,6 +113,11 @@ class Metrics:
             page: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
             return page, openmetrics.CONTENT_TYPE_LATEST
         return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+
+    def totals(self) -> Totals:
+        """What has been counted since the start, without the cost of a scrape."""
+        self._ends.count()
+        return read_totals(self.registry)
 
     def bind(self, snapshot: Callable[[], Snapshot]) -> None:
         """Read gauges and integrals from ``snapshot`` at each scrape; it must not wait."""

@@ -14,7 +14,7 @@ DRAWERS = re.compile(r"(^|_)(utils?|helpers?|common|manag\w*|handlers?|misc|stuf
 """Names that say nothing, so that everything ends up there."""
 
 PYTHON = [path for path in files() if path.suffix == ".py"]
-CODE = [path for path in PYTHON if path.parts[0] in {"service", "deploy"}]
+CODE = [path for path in PYTHON if path.parts[0] in {"service", "deploy", "dashboards"}]
 
 
 def length(path: Path) -> int:

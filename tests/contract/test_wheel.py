@@ -49,6 +49,15 @@ def test_model_is_inside(wheel: ZipFile) -> None:
     assert all(wheel.read(name) == (ROOT / name).read_bytes() for name in inside)
 
 
+def test_site_is_inside(wheel: ZipFile) -> None:
+    """The status page is in the wheel, byte for byte: markup, style, scripts and icon."""
+    folder = ROOT / "service" / "http" / "site"
+    parts = [path for path in folder.iterdir() if path.suffix in {".html", ".css", ".js", ".svg"}]
+    assert len(parts) >= 4
+    for path in parts:
+        assert wheel.read(str(path.relative_to(ROOT))) == path.read_bytes()
+
+
 def test_package_is_whole(wheel: ZipFile) -> None:
     """Every file of the package is in the wheel, the mark that it is typed among them."""
     package = {str(path) for path in files() if path.parts[0] == "service"}
