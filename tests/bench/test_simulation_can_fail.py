@@ -72,8 +72,8 @@ def test_without_regard_to_length(device: Device, monkeypatch: pytest.MonkeyPatc
 def test_without_the_idle_guard(monkeypatch: pytest.MonkeyPatch) -> None:
     """An idle worker that refuses on a prediction locks everybody out for good."""
 
-    def never_idle(**given: Any) -> Line:
-        return Line(**(given | {"idle": False}))
+    def never_idle(_: bool, *rest: Any) -> Line:
+        return Line(False, *rest)
 
     monkeypatch.setattr("service.dispatcher.intake.Line", never_idle)
     record = play(Story(GPU, ((0.0, 0.9),), 7.0, fit_error=100.0))

@@ -111,7 +111,7 @@ def fit_line(points: Sequence[tuple[float, float]]) -> tuple[float, float]:
             )
             / spread
         )
-    if slope <= 0:
+    if slope < LEAST_UNIT_S:
         return mean_s, LEAST_UNIT_S
     fixed = mean_s - slope * mean_units
     if fixed >= 0:
