@@ -57,7 +57,7 @@ class Access:
             self.leave(call, scope["method"])
 
     def enter(self, sent: Iterable[tuple[bytes, bytes]], *, prediction: bool) -> Call:
-        """A request whose head is complete; every one that entered must :meth:`leave`."""
+        """A request whose head is complete; whoever ends it calls :meth:`leave`."""
         headers, repeated = identity.read(sent)
         return Call(
             request_id=identity.request_id(headers, repeated),
@@ -101,22 +101,22 @@ class Access:
             await self._refuse(call, scope, send, Refused(problem("internal_error")))
 
     async def _refuse(self, call: Call, scope: Scope, send: Send, refused: Refused) -> None:
+        refusal = refused.problem
+        if refusal.kind.outcome_class is _GONE or call.status:
+            # Nobody listens, or an answer has begun: the protocol closes the connection.
+            call.outcome, call.stage = refusal.code, refusal.stage
+            return
         extra = refused.headers if isinstance(refused, RefusedWith) else ()
-        rendered = self.refused(call, refused.problem, extra)
-        if rendered is None:
-            return  # the protocol closes the connection
-        status, headers, body = rendered
+        status, headers, body = self.refused(call, refusal, extra)
         await send({"type": "http.response.start", "status": status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown})
 
     def refused(
         self, call: Call, refusal: Problem, extra: Iterable[tuple[bytes, bytes]] = ()
-    ) -> Rendered | None:
-        """Note why, and word the answer; ``None`` if nobody listens or an answer has begun."""
+    ) -> Rendered:
+        """Note why, and word the answer."""
         call.outcome, call.stage = refusal.code, refusal.stage
-        if refusal.kind.outcome_class is _GONE or call.status:
-            return None
         again = retry_after_s(refusal)
         if again is not None:
             self._context.metrics.retry_after(again)

@@ -72,10 +72,7 @@ class Door:
         length = call.headers.get(_LENGTH)
         if length is None or is_more(length, self._most_bytes):
             return None
-        rendered = self._access.refused(call, self._gate.barred(call) or full)
+        status, sent, body = self._access.refused(call, self._gate.barred(call) or full)
         self._access.leave(call, "POST")
-        if rendered is None:
-            return None
-        status, sent, body = rendered
         sent.append((identity.REQUEST_ID, call.request_id.encode()))
         return status, sent, body

@@ -133,6 +133,7 @@ class WorkerProcess(asyncio.Protocol):
                     stderr=subprocess.STDOUT,
                     env=dict(env),
                     pass_fds=[theirs.fileno()],
+                    process_group=0,  # a terminal's Ctrl-C is the front's to act on
                 )
             except OSError:
                 ours.close()

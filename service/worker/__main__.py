@@ -3,8 +3,9 @@
 Laws
 - It never outlives the front: the kernel kills it with its parent, the parent is checked after
   that is arranged (it may have died before), and the end of the socket ends it as well.
-- SIGTERM and SIGINT are the front's to act on: a terminal's Ctrl-C reaches the worker too, and it
-  must finish its batch while the front drains.
+- SIGTERM and SIGINT are the front's to act on: whoever sends them to all processes must not stop a
+  batch while the front drains. A terminal's Ctrl-C does not come here: the front starts its workers
+  in a process group of their own, since this code is still being imported when one may be pressed.
 """
 
 from __future__ import annotations

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import signal
-import subprocess
 import threading
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, Self
 
 import httpx
 import yaml
 
 from tests.e2e.faster import faster
+from tests.e2e.program import Program
 from tests.e2e.prometheus import free_port
 from tests.tools import ROOT, require_tool
 
@@ -85,7 +83,7 @@ class Inbox:
         self._server.server_close()
 
 
-class Alertmanager:
+class Alertmanager(Program):
     """The shipped routing; only durations and the receivers' address differ.
 
     Args:
@@ -101,8 +99,7 @@ class Alertmanager:
         file = folder / "alertmanager.yml"
         file.write_text(yaml.safe_dump(config, sort_keys=False))
         self.address = f"127.0.0.1:{free_port()}"
-        self.client = httpx.Client(base_url=f"http://{self.address}/api/v2")
-        self.process = subprocess.Popen(
+        super().__init__(
             [
                 require_tool("prometheus-alertmanager"),
                 f"--config.file={file}",
@@ -110,23 +107,8 @@ class Alertmanager:
                 f"--web.listen-address={self.address}",
                 "--cluster.listen-address=",
             ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            f"http://{self.address}/api/v2",
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.client.close()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
 
     def ready(self) -> bool:
         """Whether it answers."""

@@ -6,17 +6,12 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import service.app
-from service.server import serve
-from service.settings import Settings, load_settings
-from service.supervisor import worker_factory
-from service.workers import WorkerFactory
+from tests.e2e.stubbed import serve_with
 from tests.tools import ROOT
 
 WORKER = ROOT / "tests" / "e2e" / "faulty_worker.py"
@@ -53,15 +48,5 @@ def ceiling(folder: Path, padded: int) -> Iterator[None]:
         flag.unlink()
 
 
-def main(folder: str, flags: list[str]) -> int:
-    """Serve; returns the exit code."""
-
-    def faulty_workers(settings: Settings) -> WorkerFactory:
-        return worker_factory(settings, (sys.executable, "-P", str(WORKER), folder))
-
-    service.app._real_workers = faulty_workers
-    return serve(load_settings(flags, os.environ))
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(serve_with(WORKER, sys.argv[1], sys.argv[2:]))

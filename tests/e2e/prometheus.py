@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import signal
 import socket
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import yaml
 
+from tests.e2e.program import Program
 from tests.tools import ROOT, require_tool
 
 SHIPPED = ROOT / "deploy/prometheus"
@@ -47,7 +45,7 @@ def pointed_at(config: dict[str, Any], targets: Sequence[str]) -> dict[str, Any]
     return config
 
 
-class Prometheus:
+class Prometheus(Program):
     """Scrapes each second; apart from that and the targets the configuration is the shipped one.
 
     Args:
@@ -59,8 +57,7 @@ class Prometheus:
         for name, content in self.files(targets).items():
             (folder / name).write_text(yaml.safe_dump(content, sort_keys=False))
         port = free_port()
-        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}")
-        self.process = subprocess.Popen(
+        super().__init__(
             [
                 require_tool("prometheus"),
                 f"--config.file={folder / 'prometheus.yml'}",
@@ -68,9 +65,7 @@ class Prometheus:
                 f"--web.listen-address=127.0.0.1:{port}",
                 "--rules.alert.resend-delay=1s",  # whom to tell is found out only after a while
             ],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
+            f"http://127.0.0.1:{port}",
         )
 
     def files(self, targets: Sequence[str]) -> dict[str, Any]:
@@ -83,19 +78,6 @@ class Prometheus:
             for group in content["groups"]:
                 group.pop("interval", None)  # as often as the others
         return {"prometheus.yml": pointed_at(config, targets), **rules}
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.client.close()
-        self.process.send_signal(signal.SIGTERM)
-        self.process.wait(60)
 
     def get(self, path: str, **query: Any) -> Any:
         """The ``data`` of an API answer, ``None`` while it does not answer."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 
 import service.app
 from service.server import serve
@@ -19,15 +20,15 @@ from tests.tools import ROOT
 STUB = ROOT / "tests" / "worker" / "stub_worker.py"
 
 
-def main(script: str, flags: list[str]) -> int:
-    """Serve; returns the exit code."""
+def serve_with(worker: Path, argument: str, flags: list[str]) -> int:
+    """Serve with another worker program; returns the exit code."""
 
-    def stub_workers(settings: Settings) -> WorkerFactory:
-        return worker_factory(settings, (sys.executable, "-P", str(STUB), script))
+    def other_workers(settings: Settings) -> WorkerFactory:
+        return worker_factory(settings, (sys.executable, "-P", str(worker), argument))
 
-    service.app._real_workers = stub_workers
+    service.app._real_workers = other_workers
     return serve(load_settings(flags, os.environ))
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1], sys.argv[2:]))
+    sys.exit(serve_with(STUB, sys.argv[1], sys.argv[2:]))

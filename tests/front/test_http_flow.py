@@ -1,4 +1,4 @@
-"""The idle timer of a connection, in virtual time."""
+"""The idle and the taking timer of a connection, in virtual time."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from service.http.protocol.flow import IdleTimer
+from service.http.protocol.flow import IdleTimer, TakingTimer
 from tests.virtual import run_virtual
 
 IDLE_S = 5.0
@@ -139,5 +139,40 @@ def test_idle_again_after_a_call() -> None:
             watched.timer.begin()
             await asyncio.sleep(2 * IDLE_S)
         assert watched.calls == pytest.approx([began + IDLE_S, began + 3 * IDLE_S])
+
+    run_virtual(main())
+
+
+@pytest.mark.parametrize("rounds", [0, 1, 7])
+def test_a_slow_client_is_waited_for_as_long_as_it_takes_something(rounds: int) -> None:
+    """It is given up when it has taken nothing for so long, and not before."""
+
+    async def main() -> None:
+        loop, left, calls = asyncio.get_running_loop(), [1000], []
+        timer = TakingTimer(loop, IDLE_S, lambda: left[0], lambda: calls.append(loop.time()))
+        began = loop.time()
+        timer.arm()
+        for _ in range(rounds):
+            await asyncio.sleep(IDLE_S - 0.5)
+            left[0] -= 1
+            await asyncio.sleep(0.5)
+        assert calls == []
+        await asyncio.sleep(3 * IDLE_S)
+        assert calls == pytest.approx([began + (rounds + 1) * IDLE_S], abs=1e-6)
+        assert not timer.armed
+
+    run_virtual(main())
+
+
+def test_a_client_that_caught_up_is_not_watched() -> None:
+    """Disarmed it never calls."""
+
+    async def main() -> None:
+        calls: list[float] = []
+        timer = TakingTimer(asyncio.get_running_loop(), IDLE_S, lambda: 1, lambda: calls.append(1))
+        timer.arm()
+        timer.disarm()
+        await asyncio.sleep(3 * IDLE_S)
+        assert calls == []
 
     run_virtual(main())

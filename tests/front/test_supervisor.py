@@ -384,6 +384,15 @@ async def test_output_is_plain_text() -> None:
 
 
 @real
+async def test_a_terminals_signals_are_the_fronts() -> None:
+    """Ctrl-C goes to a process group: a worker is in one of its own from its first instruction."""
+    then = "os.write(1, str(os.getpgrp() == os.getpid()).encode()); os._exit(1)"
+    async with Supervised(speaks(then)) as one:
+        await one.lost()
+        assert one.events("worker.output")[0]["line"] == "True"
+
+
+@real
 async def test_output_names_no_path_of_the_machine() -> None:
     """Of a path in a worker's output the last three parts are logged; addresses stay."""
     said = 'File "/srv/a/b/c/d.py", line 3; /pytorch/x/y/z.cu:7: no; /etc/hosts; http://h/a/b/c/d/e'

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from enum import Enum
-from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from service.http.protocol.flow import IdleTimer, OneTimer, PatientFlow
+from service.http.protocol.flow import IdleTimer, OneTimer, PatientFlow, TakingTimer
 from service.http.protocol.head import raw_answer
 from service.http.protocol.parsing import ParsingProtocol
 
@@ -48,7 +47,7 @@ class EndingProtocol(ParsingProtocol):
     """Of a head, of a rest, or of the end."""
     _idle: IdleTimer
     """Between two requests."""
-    _taking: OneTimer
+    _taking: TakingTimer
     """While answers wait to be taken."""
     _phase = OPEN
     _spare_bytes = 0
@@ -59,23 +58,15 @@ class EndingProtocol(ParsingProtocol):
         super().connection_made(transport)
         self._timer = OneTimer(self.loop)
         self._idle = IdleTimer(self.loop, self.timeout_keep_alive, self._close)
-        self._taking = OneTimer(self.loop)
+        self._taking = TakingTimer(
+            self.loop, self.timeout_keep_alive, transport.get_write_buffer_size, self._close
+        )
         self.flow = PatientFlow(transport, self.pipeline)
 
     def pause_writing(self) -> None:
         """The client is behind with its answers; for ever it may not be, even in mid-request."""
         super().pause_writing()
-        self._await_taking()
-
-    def _await_taking(self) -> None:
-        left = self.transport.get_write_buffer_size()
-        self._taking.arm(self.timeout_keep_alive, partial(self._look_at_taking, left))
-
-    def _look_at_taking(self, before: int) -> None:
-        if self.transport.get_write_buffer_size() < before:
-            self._await_taking()  # slowly, but it takes them
-        else:
-            self._close()
+        self._taking.arm()
 
     def resume_writing(self) -> None:
         """It has taken most of them."""

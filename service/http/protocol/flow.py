@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sized
+from functools import partial
 
 from uvicorn.protocols.http.flow_control import FlowControl
 
@@ -99,5 +100,47 @@ class IdleTimer:
         left_s = self._since + self._seconds - self._loop.time()
         if left_s > 0:
             self._timer = self._loop.call_later(left_s, self._look)
+        else:
+            self._then()
+
+
+class TakingTimer:
+    """Calls when a client that is behind with its answers takes nothing for so long.
+
+    Args:
+        loop: its loop.
+        seconds: how long is too long.
+        left: bytes that wait to be taken.
+        then: what to call.
+    """
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        seconds: float,
+        left: Callable[[], int],
+        then: Callable[[], None],
+    ) -> None:
+        self._timer = OneTimer(loop)
+        self._seconds = seconds
+        self._left = left
+        self._then = then
+
+    @property
+    def armed(self) -> bool:
+        """Whether it watches."""
+        return self._timer.armed
+
+    def arm(self) -> None:
+        """Watch from now on."""
+        self._timer.arm(self._seconds, partial(self._look, self._left()))
+
+    def disarm(self) -> None:
+        """Watch no more."""
+        self._timer.disarm()
+
+    def _look(self, before: int) -> None:
+        if self._left() < before:
+            self.arm()  # slowly, but it takes them
         else:
             self._then()

@@ -7,7 +7,6 @@ Asked once, by the first worker, before it fits its cost; the others are told. T
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable
 from time import perf_counter
 
@@ -70,4 +69,4 @@ def _most_workers() -> int:
     cgroup = Cgroup()
     granted = cgroup.memory_limit_bytes() - cgroup.memory_usage_bytes()
     free = min(granted, psutil.virtual_memory().available)
-    return most_workers(free, psutil.Process(os.getpid()).memory_info().rss)
+    return most_workers(free, psutil.Process().memory_info().rss)
