@@ -57,13 +57,14 @@ def test_who_ran_is_told_at_once_and_who_waits_is_served(
     server, worker = packaged, packaged.worker_pid
     before = server.metric(RESTARTS, reason=reason)
     canaries = len(list(server.events("canary.failed")))
-    seconds = {"kill -9": 60, "device-lost": 1}[how]
+    seconds = {"kill -9": 60, "device-lost": 3}[how]
     running = server.send(fault(f"slow={1000 * seconds}", f"runs [MASK] {how}"))
     server.wait_running()
     if how == "device-lost":
         running = server.send(fault(how, f"runs [MASK] {how}"))
+        server.wait_depth(1)  # it came before those who wait
     waiting = server.send(*[Call(f"waits [MASK] {n}") for n in range(10)])
-    server.wait_depth(10)
+    server.wait_depth(10 + (how == "device-lost"))
     if how == "kill -9":
         os.kill(worker, signal.SIGKILL)
     server.wait_event("worker.lost", reason=reason)
