@@ -15,6 +15,9 @@ Laws
 - Nobody is called a culprit unless it failed alone and the canary passed.
 - One canary per recovery: it tells a broken model from a poisoned item, and a model that breaks
   in mid-recovery is found by the next batch's canary. The caller tells the breaker of a bad one.
+- Memory that runs out for one member alone, while its neighbours fit, is that member's: the memory
+  budget is afterwards what it was. Otherwise an input that never fits, sent again and again, would
+  end batching for everybody.
 - It ends: a run that fails takes one item out or is cut into two smaller ones, so n items need at
   most 2n - 2 further runs (2n - 1 with the one that failed first).
 - Depth first: the halves of a failed half run before its neighbour, so that answers leave early.
@@ -90,6 +93,9 @@ class Recovery:
         self.runs = 0
         self.splits = 0
         self._budget = budget
+        self._bound_before = self._bound_after = budget.bound
+        self._alone_failed = 0
+        self._fitted = False
         self._todo: list[tuple[Item, ...]] = []
         self._suspended: tuple[Item, ...] | None = None
         self._canary_wanted = False
@@ -115,7 +121,10 @@ class Recovery:
         while not self._running and self._todo:
             self._running = _live(self._todo.pop())
             self.runs += bool(self._running)
-        return RunStep(self._running) if self._running else None
+        if self._running:
+            return RunStep(self._running)
+        self._absolve()
+        return None
 
     def canary(self, *, ok: bool) -> list[Verdict]:
         """The canary's verdict on the model.
@@ -140,6 +149,7 @@ class Recovery:
             ValueError: it is not the one that is running.
         """
         self._budget.good(padded_units(self._take(items)))
+        self._fitted = True
 
     def failed(
         self,
@@ -186,13 +196,22 @@ class Recovery:
     def _shrink(self, ran: tuple[Item, ...]) -> list[Verdict]:
         padded = padded_units(ran)
         self._budget.failed(padded)
+        self._bound_after = self._budget.bound
         if len(ran) > 1:
             self._push_halves(ran)
             return []
+        self._alone_failed += 1
         # The answer is known; the canary only decides whether the breaker hears of it.
         self._canary_wanted = not self._canary_good
         too_large = padded > self._budget.largest_good
         return _verdicts(ran, "payload_too_large" if too_large else "out_of_memory")
+
+    def _absolve(self) -> None:
+        """At the end: if one item alone was to blame, the size of the batch was not."""
+        alone = self._fitted or len(self.items) == 1
+        if self._alone_failed == 1 and alone and not self.confirmed:
+            self._budget.restore(self._bound_before, self._bound_after)
+            self._alone_failed = 0
 
     def _divide(self, ran: tuple[Item, ...]) -> list[Verdict]:
         if len(ran) == 1:

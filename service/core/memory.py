@@ -5,6 +5,7 @@ Laws
   until it is unlimited as before. So one overflow does not shrink batches for ever, and sizes that
   fail are not tried again at once.
 - A lone item is run whatever the budget says: it bounds how many join, never who may run.
+- What one item alone is to blame for does not shrink the batches of the others (:meth:`restore`).
 - Sizes are padded units: items times the longest.
 """
 
@@ -62,6 +63,19 @@ class MemoryBudget:
         half = max(padded / 2, self._maximum / FLOOR_PARTS)
         self._budget = min(self._budget, half)
         self._good = 0
+
+    @property
+    def bound(self) -> float:
+        """The bound that failures have set; infinite for none."""
+        return self._budget
+
+    def restore(self, before: float, after: float) -> None:
+        """One item alone was to blame for the failures that took the bound from one to the other.
+
+        Does nothing if it fell further meanwhile: that was somebody else's failure.
+        """
+        if self._budget >= after:
+            self._budget = max(self._budget, before)
 
     def good(self, padded: float) -> None:
         """A batch of this size went through; many of them raise the budget again."""

@@ -291,6 +291,40 @@ def test_memory_failures_shrink_the_budget() -> None:
     assert budget.largest_good == 20.0
 
 
+@pytest.mark.parametrize("neighbours", [0, 1, 7])
+def test_one_item_that_never_fits_costs_its_neighbours_nothing(neighbours: int) -> None:
+    """Sent again and again, it leaves the budget of everybody else as it was."""
+    budget = MemoryBudget()
+    for _ in range(20):
+        budget.limit(1000.0)
+        story = recover(Model(memory=30.0), batch(31.0, *[1.0] * neighbours), budget=budget)
+        assert Counter(only(story).values())[OK] == neighbours
+    assert budget.limit(1000.0) == 1000.0
+
+
+@pytest.mark.parametrize("memory, canary_good", [(0.0, True), (0.0, False), (9.0, True)])
+def test_memory_that_is_gone_is_nobodys_own_fault(memory: float, canary_good: bool) -> None:
+    """Where several fail alone, or the canary does, the budget stays small."""
+    budget = MemoryBudget()
+    budget.limit(100.0)
+    items = batch(10.0, 10.0, 1.0, 1.0)
+    recover(Model(memory=memory, canary_good=canary_good), items, budget=budget)
+    assert budget.limit(100.0) <= 10.0
+
+
+def test_a_failure_of_somebody_else_meanwhile_stays() -> None:
+    """The budget is shared by all workers: what another one learned is not undone."""
+    budget = MemoryBudget()
+    budget.limit(100.0)
+
+    def between(step: int) -> None:
+        if step == 1:
+            budget.failed(8.0)
+
+    recover(Model(memory=30.0), batch(31.0, 1.0), budget=budget, between=between)
+    assert budget.limit(100.0) == 4.0
+
+
 # ---------------------------------------------------------------- everything at once
 
 
