@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
+import gc
 import os
 import resource
 import signal
@@ -166,6 +167,7 @@ class Process:
     async def run(self) -> int:
         """Serve until told to stop; returns the exit code."""
         configure(self._settings, self._app.metrics.log_lines_dropped)
+        gc.freeze()  # imports and tables live for ever: no collection need walk them again
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signal)
