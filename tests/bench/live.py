@@ -32,7 +32,7 @@ from service.bench.run import machine
 from tests.bench.live_ladder import PROFILES, Pace, Profile, climb, deep_capacity, ladder_rows
 from tests.bench.live_packaged import packaged
 from tests.bench.live_refusal import refusal_rows
-from tests.bench.live_rows import Row, Unit, ladder_markdown, markdown
+from tests.bench.live_rows import Row, Unit, ladder_markdown, markdown, median
 from tests.bench.live_trouble import BURSTS, recovery_row, slow_row, wrong_row
 from tests.tools import ROOT
 
@@ -102,8 +102,9 @@ def _synthetic(profile: Profile, pace: Pace, found: Found) -> None:
 
 def _packaged(pace: Pace, found: Found) -> None:
     measured = packaged(pace)
-    closed, deep, fifo = (
-        Unit.RATE.write(one.rps) for one in (measured.closed, measured.deep, measured.fifo)
+    closed = Unit.RATE.write(measured.closed.rps)
+    deep, fifo = (
+        Unit.RATE.write(median(one.rps for one in runs)) for runs in (measured.deep, measured.fifo)
     )
     found.facts.append(
         f"packaged model: with every limit lifted {closed} in a closed loop of 64 connections and"
@@ -124,7 +125,7 @@ def _text(found: Found, pace: Pace, command: str, took_s: float) -> str:
         f" {here.cpu_limit_cores:g} cores) that server, worker and generator share, Python"
         f" {here.python}, which adds ten million numbers in {_adding_s():.2f} s here."
         f" {pace.seconds:g} s for each rate of the ladder; every figure is the median of"
-        f" {len(pace.seeds)} runs; recovery counts {BURSTS} bursts together, capacities are one"
+        f" {len(pace.seeds)} runs; recovery counts {BURSTS} bursts together, C is one"
         " long run each."
     )
     parts = [
