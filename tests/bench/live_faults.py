@@ -1,6 +1,6 @@
 """Faults live: what a poison, a broken model, a stall and a lack of memory cost real servers.
 
-``python -m tests.bench.live_faults [--quick] [--only cpu,gpu,packaged]``
+``python -m tests.bench.live_faults [--quick] [--only cpu,gpu,packaged] [--paper FILE]``
 
 ======  ========================================================================================
 target  what happens
@@ -8,7 +8,8 @@ target  what happens
 T14     1 % of the inputs raise wherever they run, in a closed loop that saturates the worker
 T15     at 0.7 C every batch and every canary fails for 20 s
 T17     at 0.9 C the worker process stands still for 4.5 s
-T18     a closed loop, and for 60 s batches over 0.4 of the usual size run out of memory
+T18     a closed loop, and for 60 s batches over 0.4 of the usual size run out of memory; where the
+        device is stretched, so is this
 ======  ========================================================================================
 
 C is measured first, with the same closed loop. The model is the product's, with its faults
@@ -24,24 +25,35 @@ import os
 import signal
 import sys
 import tempfile
-from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 from pathlib import Path
 from random import Random
 from time import monotonic, time
 
-from service.bench.schedule import Lengths
+from tests.bench.live import write_between
+from tests.bench.live_faults_load import (
+    QUICK,
+    SUBJECTS,
+    Asked,
+    Make,
+    Pace,
+    Subject,
+    closed,
+    meanwhile,
+    poisson,
+)
 from tests.bench.live_rows import Row, Unit, markdown
 from tests.e2e.faulty import broken, ceiling, faulty
-from tests.e2e.load import Answer, Call, send
+from tests.e2e.load import Call
 from tests.e2e.server import Server
+from tests.tools import ROOT
 
 PROGRAM = "python -m tests.bench.live_faults"
-CONNECTIONS = 64
+PAPER = ROOT / "docs" / "performance.md"
+BEGIN, END = "<!-- faults: begin -->", "<!-- faults: end -->"
 POISONED = 0.01
 BROKEN_LOAD, STALL_LOAD = 0.7, 0.9
 STALL_S, FITS = 4.5, 0.4
@@ -49,112 +61,6 @@ AT_ONCE_S = 0.05
 GRACE_S = 0.02
 STEADY_S, BACK_S = 5.0, 60.0
 ENOUGH_BUDGET = 0.95
-
-
-@dataclass(frozen=True, slots=True)
-class Subject:
-    """One server, its texts and what must hold."""
-
-    name: str
-    flags: tuple[str, ...]
-    lengths: Lengths
-    mask: str = ""
-    poisoned: float | None = None
-    fits: float | None = None
-
-    def call(self, chance: Random, most: int, **headers: str) -> Call:
-        """A request with a text of some length."""
-        words = min(most, self.lengths.draw(chance))
-        text = " ".join([*["word"] * max(0, words - bool(self.mask)), self.mask]).strip()
-        return Call(text, {name.replace("_", "-"): value for name, value in headers.items()})
-
-
-SUBJECTS = (
-    Subject("cpu", ("--model", "synthetic:cpu", "--deadline-ms", "646"), Lengths(), "", 0.85, 0.88),
-    Subject("gpu", ("--model", "synthetic:gpu", "--deadline-ms", "1228"),
-            Lengths(128.0, 0.8, 8, 512), "", 0.35, 0.72),
-    Subject("packaged", (), Lengths(), "[MASK]"),
-)  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Pace:
-    """How long each phase lasts, in seconds."""
-
-    closed: float = 15.0
-    broken: float = 20.0
-    low: float = 60.0
-
-
-QUICK = Pace(5.0, 8.0, 12.0)
-
-
-@dataclass(slots=True)
-class Asked:
-    """What was asked and told: the words, when it was due, and the answer."""
-
-    all: list[tuple[int, float, Answer]] = field(default_factory=list)
-
-    def between(self, start: float, end: float) -> list[Answer]:
-        """The answers to what was due from ``start`` to ``end``, by the monotonic clock."""
-        return [answer for _, due, answer in self.all if start <= due < end]
-
-    def words_per_s(self, start: float, end: float) -> float:
-        """Words that were answered with 200, in each second."""
-        done = sum(w for w, _, one in self.all if one.status == 200 and start <= one.at < end)
-        return done / (end - start)
-
-    def codes(self) -> Counter[str]:
-        """How often each code came."""
-        return Counter(answer.code for _, _, answer in self.all)
-
-
-Make = Callable[[Random], Call]
-
-
-async def closed(server: Server, make: Make, seconds: float, asked: Asked) -> None:
-    """So many clients who ask again as soon as they are told."""
-    end = monotonic() + seconds
-
-    async def client(number: int) -> None:
-        chance = Random(number)
-        while (due := monotonic()) < end:
-            call = make(chance)
-            answer = await send(server.port, call)
-            asked.all.append((len(str(call.body).split()), due, answer))
-            if answer.status != 200:
-                await asyncio.sleep(0.02)
-
-    await asyncio.gather(*(client(number) for number in range(CONNECTIONS)))
-
-
-async def poisson(server: Server, make: Make, rate: float, seconds: float, asked: Asked) -> None:
-    """Requests at that rate, whatever becomes of those before."""
-    chance, due = Random(1), monotonic()
-    end = due + seconds
-    tasks = set()
-
-    async def one(call: Call, due: float) -> None:
-        answer = await send(server.port, call)
-        asked.all.append((len(str(call.body).split()), due, answer))
-
-    while (due := due + chance.expovariate(rate)) < end:
-        await asyncio.sleep(max(0.0, due - monotonic()))
-        task = asyncio.create_task(one(make(chance), due))
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-    await asyncio.gather(*tasks)
-
-
-async def meanwhile(load: Awaitable[None], *steps: tuple[float, Callable[[], None]]) -> None:
-    """Take each step so many seconds after the one before, while the load goes on."""
-
-    async def walk() -> None:
-        for pause_s, step in steps:
-            await asyncio.sleep(pause_s)
-            step()
-
-    await asyncio.gather(load, walk())
 
 
 @contextmanager
@@ -289,14 +195,14 @@ def memory(subject: Subject, pace: Pace) -> Iterator[Row]:
         asked = Asked()
         with ceiling(folder, int(most)):
             start = monotonic()
-            asyncio.run(closed(server, make, pace.low, asked))
+            asyncio.run(closed(server, make, pace.low * subject.stretch, asked))
             end = monotonic()
             ooms = server.metric("seawall_oom_total", recovery="split")
-        back_s = asyncio.run(_until_full(server, make))
+        back_s = asyncio.run(_until_full(server, make, subject.stretch))
     with serving(subject, "--batch-ms", str(max(1, round(1000 * fitting_s)))) as (server, _):
         asyncio.run(closed(server, make, STEADY_S, Asked()))
         right, from_ = Asked(), monotonic()
-        asyncio.run(closed(server, make, max(STEADY_S, pace.low / 3), right))
+        asyncio.run(closed(server, make, max(STEADY_S, pace.low * subject.stretch / 3), right))
         usual = right.words_per_s(from_, monotonic())
     errors = asked.codes()["out_of_memory"] + asked.codes()["payload_too_large"]
     yield Row("T18 memory of 0.4 for 60 s: overflows a minute", subject.name,
@@ -314,13 +220,13 @@ def _usual_units(server: Server) -> float:
     return float((batch_s / cost["speed"] - cost["fixed_s"]) / cost["unit_s"])
 
 
-async def _until_full(server: Server, make: Make) -> float | None:
-    """Seconds of load until the budget is back; ``None`` if it takes more than a minute."""
+async def _until_full(server: Server, make: Make, stretch: float) -> float | None:
+    """Seconds of load, unstretched, until the budget is back; ``None``: more than a minute."""
     start = monotonic()
-    while monotonic() - start < BACK_S:
+    while (monotonic() - start) / stretch < BACK_S:
         await closed(server, make, 1.0, Asked())
         if server.metric("seawall_memory_budget_tokens") >= ENOUGH_BUDGET * _usual_units(server):
-            return monotonic() - start
+            return (monotonic() - start) / stretch
     return None
 
 
@@ -337,14 +243,22 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--quick", action="store_true", help="a look at everything")
     parser.add_argument("--only", type=lambda text: text.split(","), default=names,
                         help=f"some of {','.join(names)}")  # fmt: skip
+    parser.add_argument("--paper", type=Path, help="the paper to write into")
     given = parser.parse_args(arguments)
-    rows = []
+    if given.paper is None and not given.quick and given.only == names:
+        given.paper = PAPER
+    rows, started = [], monotonic()
     for subject in SUBJECTS:
         if subject.name in given.only:
             for row in measure(subject, QUICK if given.quick else Pace()):
                 rows.append(row)
                 sys.stderr.write(f"  {row.column}: {row.what}: {row.shown} ({row.target})\n")
-    sys.stdout.write(markdown(rows) + "\n")
+    shown = " ".join((PROGRAM, *arguments))
+    text = f"Measured with `{shown}` in {(monotonic() - started) / 60:.0f} minutes.\n\n"
+    text += markdown(rows)
+    sys.stdout.write(text + "\n")
+    if given.paper is not None:
+        write_between(given.paper, BEGIN, END, text)
     return 0 if all(row.good for row in rows) else 1
 
 
