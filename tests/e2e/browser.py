@@ -15,7 +15,7 @@ from tests.tools import require_tool
 NOWHERE = "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"
 """No other name or address leads anywhere, as on a machine without a network."""
 
-LONG_MS = 60_000
+LONG_MS = 120_000
 """Generous: the machine may be busy."""
 
 ANSWERED = "Failed to load resource: the server responded with a status of "
@@ -27,7 +27,9 @@ def chromium() -> Iterator[Browser]:
     """Debian's Chromium; without it the test is skipped, with ``CI=true`` it fails."""
     program = require_tool("chromium")
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=[NOWHERE])
+        browser = playwright.chromium.launch(
+            executable_path=program, args=[NOWHERE], timeout=LONG_MS
+        )
         yield browser
         browser.close()
 
@@ -67,10 +69,6 @@ class Visit:
     def text(self, name: str) -> str:
         """What an element says, by its id."""
         return self.page.locator(f"#{name}").inner_text()
-
-    def number(self, name: str) -> float:
-        """The number that an element shows; none is an error."""
-        return float(self.text(name))
 
     def until(self, condition: str, argument: Any = None) -> None:
         """Wait until an expression of the page's language is true."""

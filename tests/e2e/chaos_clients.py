@@ -32,6 +32,9 @@ TRIES, AGAIN_S = 6, 0.2
 
 NOT_NOW = frozenset({"queue_full", "overloaded", "model_loading", "circuit_open"})
 
+DEAF_S = 0.7
+"""How long somebody who reads nothing stays."""
+
 PAUSE_S = 0.005
 """Between two portions of whoever sends slowly."""
 
@@ -223,18 +226,31 @@ class Clients:
         head = shape.head(len(body))
         async with Connection(self._port) as connection:
             if deed.args["part"] == "head":
-                begun = asyncio.get_running_loop().time()
-                for byte in head[:-1]:
-                    connection.send(bytes([byte]))
-                    await asyncio.sleep(PAUSE_S / 5)
-                if asyncio.get_running_loop().time() - begun > RECEIVE_S / 2:
-                    return  # a busy machine: it might be told that its head is late
-                connection.send(head[-1:] + body)
-                await self._take(connection, [self._note(shape)])
+                await self._dribble_head(connection, shape, head, body)
             else:
                 connection.send(head)
                 portions = (bytes([byte]) for byte in body)
                 await self._take_early(connection, self._note(shape), portions)
+
+    async def _dribble_head(
+        self, connection: Connection, shape: Shape, head: bytes, body: bytes
+    ) -> None:
+        """On a busy machine its head may be late: then it never became a request."""
+        begun = asyncio.get_running_loop().time()
+        for byte in head[:-1]:
+            connection.send(bytes([byte]))
+            await asyncio.sleep(PAUSE_S / 5)
+        if asyncio.get_running_loop().time() - begun > RECEIVE_S / 2:
+            return
+        connection.send(head[-1:] + body)
+        request = self._note(shape)
+        await self._take(connection, [request])
+        if asyncio.get_running_loop().time() - begun > RECEIVE_S:
+            told = {answer.headers.get("x-request-id") for answer in request.answers}
+            if request.code == "request_timeout" and told != {request.id}:
+                self.requests.remove(request)
+            elif request.code is None:
+                request.stays = request.sure = False
 
     async def _stall(self, deed: Deed) -> None:
         shape = self._shapes.shape(deed).that_ends({"request_timeout"})
@@ -266,9 +282,11 @@ class Clients:
             page = f"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:{self._port}\r\n\r\n".encode()
             pages = page * int(deed.args["pages"])
             connection.send(shapes[0].wire() + pages + shapes[1].wire())
-            self._note(shapes[0], stays=False)
-            self._note(shapes[1], stays=False, sure=False)
-            await asyncio.sleep(0.7)
+            first, _ = (self._note(shape, stays=False, sure=False) for shape in shapes)
+            until = asyncio.get_running_loop().time() + DEAF_S
+            # A reset takes with it what a busy server has not read yet; who answers has read.
+            first.sure = await connection.begins(DEAF_S) and not self._draining
+            await asyncio.sleep(until - asyncio.get_running_loop().time())
             connection.reset()
 
     # ------------------------------------------------------------------ what is no prediction

@@ -86,6 +86,14 @@ class Connection:
         at = time.monotonic()
         return Answer(int(first.split()[1]), headers, body, at - start, at)
 
+    async def begins(self, limit_s: float) -> bool:
+        """Wait at most so long for the first byte of an answer; whether it came."""
+        try:
+            async with asyncio.timeout(limit_s):
+                return bool(await self._reader.read(1))
+        except (OSError, TimeoutError):
+            return False
+
     async def rest(self) -> bytes:
         """What the server still says once nothing more comes from here."""
         try:

@@ -20,7 +20,7 @@ from tests.e2e.chaos_clients import MAX_BODY_BYTES, RECEIVE_S
 from tests.e2e.chaos_schedule import Deed
 from tests.e2e.server import QUEUED, RECEIVING, RUNNING, Server, alive
 
-SETTLE_S = 60.0
+SETTLE_S = 120.0
 """Generous: a worker that died again and again is started after half a minute at most."""
 
 PATIENCE_S, LOOK_S = 2.0, 0.02

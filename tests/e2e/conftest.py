@@ -8,8 +8,11 @@ import pytest
 
 from tests.e2e.server import Server
 
-PATIENT = ("--deadline-ms", "60000", "--max-wait-ms", "60000")
-"""Nobody is late and nobody is refused for the predicted wait, however slow the machine is."""
+PATIENT = ("--deadline-ms", "60000", "--max-wait-ms", "60000", "--watchdog-ms", "60000")
+"""However slow the machine is, nobody is late, refused for the predicted wait, or taken for hung.
+
+Of a flag that is given twice the last one holds.
+"""
 
 
 @pytest.fixture(scope="session")

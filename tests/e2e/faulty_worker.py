@@ -11,6 +11,7 @@ file in ``FOLDER``  while it is there
 ==================  ==============================================================================
 ``broken``          every batch raises, and every canary but that of loading
 ``ceiling``         a batch of more padded units than it says does not fit the memory
+``held``            a batch with the word :data:`HELD` waits
 ==================  ==============================================================================
 """
 
@@ -20,6 +21,7 @@ import asyncio
 import ctypes
 import os
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partialmethod
@@ -77,6 +79,11 @@ HOARD = "wordhoard"
 
 HOARD_BYTES = 8 * 2**20
 
+HELD = "wordheld"
+"""The model waits while the file ``held`` is there: a batch that ends when a test wants it to."""
+
+LOOK_S = 0.005
+
 
 @dataclass(frozen=True, slots=True)
 class Marked:
@@ -124,6 +131,8 @@ class Faulty:
         return self._pipeline.canary()
 
     def _check(self, text: str) -> None:
+        while HELD in text and (self._folder / "held").exists():
+            time.sleep(LOOK_S)
         if (self._folder / "broken").exists():
             raise RuntimeError(f"broken {HIDDEN} {text}")
         if CRASH in text:

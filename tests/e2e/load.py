@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
-LIMIT_S = 120.0
+LIMIT_S = 240.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,8 @@ async def send(port: int, call: Call) -> Answer:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
             writer.write(call.wire(f"127.0.0.1:{port}"))
-            raw = await reader.read()
+            while more := await reader.read(65536):  # in portions: a reset may follow an answer
+                raw += more
         finally:
             writer.close()
     except ConnectionError:

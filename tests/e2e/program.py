@@ -11,6 +11,8 @@ from typing import Self
 import httpx
 
 END_S = 60.0
+ANSWER_S = 60.0
+"""Generous: the machine may be busy."""
 
 
 class Program:
@@ -22,7 +24,7 @@ class Program:
     """
 
     def __init__(self, command: Sequence[str], api: str) -> None:
-        self.client = httpx.Client(base_url=api)
+        self.client = httpx.Client(base_url=api, timeout=ANSWER_S)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,

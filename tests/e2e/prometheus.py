@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -19,12 +21,17 @@ Series = tuple[dict[str, str], list[tuple[float, float]]]
 """The labels of a series, and its samples as (moment, value)."""
 
 
+PORTS = range(20_000, 32_000)
+"""Under those that the system gives away: no connection of a test takes one meanwhile."""
+
+
 def free_port() -> int:
     """A port that nobody uses at present."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    while True:
+        port = random.SystemRandom().choice(PORTS)
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
 
 
 def shipped(name: str) -> Any:

@@ -21,7 +21,7 @@ from tests.e2e.chaos_house import (
 )
 from tests.e2e.chaos_schedule import CLIENTS, DEADLY, DEEDS, Kind, Schedule, make_schedule
 from tests.e2e.load import Call
-from tests.e2e.server import Server
+from tests.e2e.server import Server, wait_for
 
 pytestmark = pytest.mark.e2e
 
@@ -118,27 +118,34 @@ def check_the_books_notice(chaos: Chaos) -> None:
 
 def test_the_state_is_noticed() -> None:
     """What is open, inside, stopped or left behind shows in the state, and passes with it."""
-    with Server(*SYNTHETIC) as server:
+    slow = ("--receive-timeout-ms", "60000", "--deadline-ms", "60000", "--watchdog-ms", "60000")
+    with Server(*SYNTHETIC, *slow) as server:
+        server.wait_event("worker.started")
         fds = psutil.Process(server.pid).num_fds()
 
         def faults() -> list[str]:
             return state_faults(server, 1, fds)
 
+        def told() -> str:
+            """All of it, once the worker stands still."""
+            found = " ".join(faults())
+            return found if "'stopped': 1" in found else ""
+
         assert until_right(faults) == []
         assert left_behind(server) == [f"worker {server.worker_pid} outlives the server"]
         strangers = [socket.create_connection(("127.0.0.1", server.port)) for _ in range(9)]
-        held = server.send(Call("a b", {"X-Rehearse-Fault": "slow=400"}))
-        server.wait_running()
-        found = " ".join(faults())
-        assert 'stage="running"} is 1' in found
+        os.kill(server.worker_pid, signal.SIGSTOP)
+        held = server.send(Call("a b"))
+        wait_for(lambda: server.status()["queue"]["depth"], "it to have come")
+        found = wait_for(told, "the worker to stand still")
+        assert "seawall_queue_depth is 1" in found
+        assert 'stage="queued"} is 1' in found
         assert "11 connections, one is asking" in found
         assert "descriptors, there were" in found
         for stranger in strangers:
             stranger.close()
-        assert held.result()[0].status == 200
-        os.kill(server.worker_pid, signal.SIGSTOP)
-        assert "'stopped': 1" in " ".join(until_right(faults, 0.3))
         os.kill(server.worker_pid, signal.SIGCONT)
+        assert held.result()[0].status == 200
         assert until_right(faults) == []
         assert state_faults(server, 2, fds)
         server.kill()

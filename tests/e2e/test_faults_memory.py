@@ -14,6 +14,7 @@ import pytest
 from tests.e2e.conftest import PATIENT
 from tests.e2e.faulty import ceiling, faulty
 from tests.e2e.faulty_worker import HOARD
+from tests.e2e.held import busy
 from tests.e2e.load import Call
 from tests.e2e.server import GOOD_TEXT, Server, wait_for
 
@@ -35,9 +36,11 @@ def test_less_memory_costs_size_and_no_request(tmp_path: Path, model: tuple[str,
     with Server(command=faulty(tmp_path, *PATIENT, *flags, *model)) as server:
         most = server.status()["limits"]["batch_units"]
         calls = [Call(f"[MASK] {'word ' * 38} {n}") for n in range(80)]
-        holder = Call(GOOD_TEXT, {"X-Rehearse-Fault": "slow=200"})
         with ceiling(tmp_path, int(0.4 * most)):
-            answers = server.send(holder, *calls).result()
+            with busy(server, tmp_path) as holder:
+                sent = server.send(*calls)
+                server.wait_depth(len(calls))
+            answers = [*holder.result(), *sent.result()]
             assert {answer.code for answer in answers} == {"ok"}
             split = server.metric("seawall_oom_total", recovery="split")
             assert split >= 1
@@ -123,7 +126,7 @@ def test_the_kernels_memory_kill_is_told_apart(tmp_path: Path) -> None:
                 assert answer.code == "worker_lost"
                 server.healthy()
                 assert server.metric(RESTARTS, reason="oom_killed") == kills
-            assert server.event("worker.lost", reason="oom_killed") is not None
+            server.wait_event("worker.lost", reason="oom_killed")
             assert server.send(Call(f"{HOARD} [MASK]")).result()[0].code == "poisoned_input"
             for _ in range(2):
                 running = server.send(Call(GOOD_TEXT, {"X-Rehearse-Fault": "slow=60000"}))

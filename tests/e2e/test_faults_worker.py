@@ -14,6 +14,7 @@ import pytest
 
 from tests.e2e.conftest import PATIENT
 from tests.e2e.faulty import faulty
+from tests.e2e.held import HELD_TEXT, busy
 from tests.e2e.load import Call
 from tests.e2e.server import GOOD_TEXT, Server, alive, scripted, wait_for
 from tests.e2e.watch import Watch
@@ -21,8 +22,8 @@ from tests.e2e.watch import Watch
 pytestmark = pytest.mark.e2e
 
 RESTARTS = "seawall_worker_restarts_total"
-SOON_S = 5.0
-"""Told at once: five times what is promised, on a machine that may be busy."""
+SOON_S = 15.0
+"""How late whoever is told at a moment may be told, on a machine that may be busy."""
 
 
 def fault(name: str, text: str = GOOD_TEXT, **headers: str) -> Call:
@@ -35,9 +36,14 @@ def fault(name: str, text: str = GOOD_TEXT, **headers: str) -> Call:
 
 
 @pytest.fixture(scope="module")
-def packaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the packaged model's batches are held."""
+    return tmp_path_factory.mktemp("faults")
+
+
+@pytest.fixture(scope="module")
+def packaged(folder: Path) -> Iterator[Server]:
     """The packaged model, which takes seconds to load, behind a patient server."""
-    folder = tmp_path_factory.mktemp("faults")
     flags = ("--rehearsal", "--restart-limit", "100", "--batch-ms", "1")
     with Server(command=faulty(folder, *PATIENT, *flags)) as server:
         yield server
@@ -48,7 +54,7 @@ def packaged(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     [("kill -9", "crashed"), ("device-lost", "device_lost")],
 )
 def test_who_ran_is_told_at_once_and_who_waits_is_served(
-    packaged: Server, how: str, reason: str
+    packaged: Server, folder: Path, how: str, reason: str
 ) -> None:
     """The batch of a lost worker is told at once, whoever waits is served by the next one.
 
@@ -57,24 +63,24 @@ def test_who_ran_is_told_at_once_and_who_waits_is_served(
     server, worker = packaged, packaged.worker_pid
     before = server.metric(RESTARTS, reason=reason)
     canaries = len(list(server.events("canary.failed")))
-    seconds = {"kill -9": 60, "device-lost": 3}[how]
-    running = server.send(fault(f"slow={1000 * seconds}", f"runs [MASK] {how}"))
-    server.wait_running()
-    if how == "device-lost":
-        running = server.send(fault(how, f"runs [MASK] {how}"))
-        server.wait_depth(1)  # it came before those who wait
-    waiting = server.send(*[Call(f"waits [MASK] {n}") for n in range(10)])
-    server.wait_depth(10 + (how == "device-lost"))
-    if how == "kill -9":
-        os.kill(worker, signal.SIGKILL)
-    server.wait_event("worker.lost", reason=reason)
+    with busy(server, folder, Call(f"{HELD_TEXT} {how}")) as holder:
+        running = holder
+        if how == "device-lost":
+            running = server.send(fault(how, f"runs [MASK] {how}"))
+            server.wait_depth(1)  # it came before those who wait
+        waiting = server.send(*[Call(f"waits [MASK] {n}") for n in range(10)])
+        server.wait_depth(10 + (how == "device-lost"))
+        at = time.monotonic()
+        if how == "kill -9":
+            os.kill(worker, signal.SIGKILL)
+            running.result()  # before the word is given: it might be done yet
     [lost] = running.result()
-    at = time.monotonic()
     assert (lost.status, lost.code) == (503, "worker_lost")
     assert int(lost.headers["retry-after"]) >= 1
-    assert at - lost.at < SOON_S
-    assert all(lost.at <= answer.at for answer in waiting.result())
     assert Counter(answer.code for answer in waiting.result()) == {"ok": 10}
+    # At once, and not when the next worker is there: that one loads for seconds.
+    assert lost.at - at < (min(answer.at for answer in waiting.result()) - at) / 2
+    server.wait_event("worker.lost", reason=reason)
     assert not alive(worker)
     assert server.metric(RESTARTS, reason=reason) == before + 1
     assert len(list(server.events("canary.failed"))) == canaries
@@ -99,12 +105,16 @@ def test_a_hang_with_a_queue_behind_it_ends(tmp_path: Path) -> None:
     """A hang is found by the watchdog: not ready, alive, each told; no worker is no good health."""
     lives = [{"runs": {"*": "hang"}}, {"load": "never"}]
     script = {"lives": lives, "count": str(tmp_path / "lives")}
-    with Server(command=scripted(script, *PATIENT, "--watchdog-ms", "1500")) as server:
+    # Who comes more seconds behind the hang than its deadline has is refused: not too few of them.
+    short_s, watchdog_s, long_s = 2.5, 5.0, 6.5
+    flags = ("--watchdog-ms", str(round(1000 * watchdog_s)))
+    with Server(command=scripted(script, *PATIENT, *flags)) as server:
         hung = server.send(Call("hangs"))
         server.wait_running()
-        short = server.send(*[Call("short", {"X-Request-Timeout-Ms": "1000"})] * 5)
-        long = server.send(*[Call("long", {"X-Request-Timeout-Ms": "4000"})] * 5)
-        server.wait_depth(10)
+        short, long = (
+            server.send(*[Call("waits", {"X-Request-Timeout-Ms": str(round(1000 * limit_s))})] * 5)
+            for limit_s in (short_s, long_s)
+        )
         assert {answer.code for answer in short.result()} == {"deadline_exceeded"}
         assert hung.result()[0].code == "worker_lost"
         assert server.get("/readyz").status_code == 503
@@ -113,7 +123,7 @@ def test_a_hang_with_a_queue_behind_it_ends(tmp_path: Path) -> None:
         assert server.metric(RESTARTS, reason="hung") == 1
         assert server.send(Call("late")).result()[0].code == "model_loading"
         assert {answer.code for answer in long.result()} <= {"deadline_exceeded", "model_loading"}
-        assert max(answer.seconds for answer in long.result()) < 4.0 + SOON_S
+        assert max(answer.seconds for answer in long.result()) < long_s + SOON_S
 
 
 def test_a_stalled_worker_is_noticed_and_comes_back() -> None:
@@ -122,22 +132,25 @@ def test_a_stalled_worker_is_noticed_and_comes_back() -> None:
     When it moves again it is the same worker, and all is as before.
     """
     flags = ("--model", "synthetic:cpu", "--deadline-ms", "2000", "--watchdog-ms", "60000")
-    with Server("--workers", "1", *flags) as server:
+    with Server(*flags) as server:
         worker = server.worker_pid
         for _ in range(12):
-            assert server.predict(GOOD_TEXT).status_code == 200
+            answer = server.predict(GOOD_TEXT, X_Request_Timeout_Ms="60000")
+            assert answer.status_code == 200
         os.kill(worker, signal.SIGSTOP)
         try:
+            stays = server.send(Call("stays", {"X-Request-Timeout-Ms": "60000"}))
             stalled = server.send(*[Call(f"stalled {n}") for n in range(3)])
             wait_for(lambda: server.status()["queue"]["predicted_wait_s"] > 1.0, "it to be noticed")
             refused = server.send(*[Call(f"late {n}") for n in range(10)]).result()
-            assert {answer.code for answer in refused} == {"overloaded"}
-            assert max(answer.seconds for answer in refused) < 1.0
+            assert {answer.code for answer in refused} == {"overloaded"}  # nobody waits in vain
             assert server.get("/readyz").status_code == 200
             assert {answer.code for answer in stalled.result()} == {"deadline_exceeded"}
             assert max(answer.seconds for answer in stalled.result()) < 2.0 + SOON_S
+            assert not stays.done()
         finally:
             os.kill(worker, signal.SIGCONT)
+        assert stays.result()[0].status == 200
         wait_for(lambda: server.predict(GOOD_TEXT).status_code == 200, "an answer")
         assert server.worker_pid == worker
         server.healthy()

@@ -17,6 +17,7 @@ from tests.tools import ROOT, require_tool
 
 pytestmark = pytest.mark.e2e
 
+PATIENCE = {"X-Request-Timeout-Ms": "60000"}
 ENTRY = {"score", "token", "token_str", "sequence"}
 
 
@@ -85,7 +86,7 @@ def test_make_serve_serves_again_and_again() -> None:
         skip("there is no .venv/: make serve would install everything first")
 
     with MakeServe() as server:
-        answer = server.predict("Paris is the [MASK] of France.")
+        answer = server.predict("Paris is the [MASK] of France.", **PATIENCE)
         check_capital(answer.json())
         os.kill(server.process.pid, signal.SIGTERM)  # make passes it on
         server.wait()
@@ -95,7 +96,7 @@ def test_make_serve_serves_again_and_again() -> None:
     before = time.monotonic()
     with MakeServe() as server:
         assert server.get("/livez").status_code == 200
-        check_capital(server.predict("Paris is the [MASK] of France.").json())
+        check_capital(server.predict("Paris is the [MASK] of France.", **PATIENCE).json())
         assert time.monotonic() - before < LONG_S / 2
         workers = server.children()
         assert workers

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,18 +13,26 @@ from playwright.sync_api import Browser, Route
 
 from service.worker.rehearsal import FaultName
 from tests.e2e.browser import Visit, chromium, visit
+from tests.e2e.conftest import PATIENT
+from tests.e2e.faulty import faulty
+from tests.e2e.held import busy
 from tests.e2e.load import Call
+from tests.e2e.prometheus import free_port
 from tests.e2e.server import GOOD_TEXT, Server, scripted, wait_for
 
 pytestmark = pytest.mark.e2e
 
-SYNTHETIC = ("--model", "synthetic:cpu")
+SYNTHETIC = (*PATIENT, "--model", "synthetic:cpu")
 KEY = "a-key-of-this-test"
 STICKING_OUT = """() => [...document.querySelectorAll('.card :not(svg *, pre *, .only-heard)')]
     .filter((one) => one.getBoundingClientRect().right
         > one.closest('.card').getBoundingClientRect().right - 14)
     .map((one) => one.outerHTML)"""
 """What does not keep within its card, in the page's language."""
+
+STOP = """() => { const button = document.getElementById('overload');
+    if (button.innerText === 'Stop') button.click(); }"""
+"""It ends by itself after a while: a second press would begin another."""
 
 FIGURES = ("arrive", "depth-text", "wait-text", "running", "answer-rate")
 
@@ -38,9 +45,15 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[Server]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server's batches are held."""
+    return tmp_path_factory.mktemp("held")
+
+
+@pytest.fixture(scope="module")
+def server(folder: Path) -> Iterator[Server]:
     """A server that can rehearse faults."""
-    with Server(*SYNTHETIC, "--rehearsal") as found:
+    with Server(command=faulty(folder, *SYNTHETIC, "--rehearsal")) as found:
         yield found
 
 
@@ -77,12 +90,12 @@ def test_it_keeps_looking(seen: Visit, server: Server) -> None:
     seen.says("outcomes", "ok")
     before = server.outcomes().get("ok", 0)
     server.send(*[Call("one two three")] * 5).result()
-    seen.until(
-        "(n) => document.querySelector('#outcomes .number:last-child').innerText === String(n)",
+    seen.until(  # all in one look: a rate is one of the last few seconds
+        "(n) => document.querySelector('#outcomes .number:last-child').innerText === String(n)"
+        " && Number(document.getElementById('answer-rate').innerText) > 0"
+        " && /batches of.*% busy/.test(document.getElementById('batch').innerText)",
         before + 5,
     )
-    assert seen.number("answer-rate") > 0
-    seen.says("batch", "batches of", "% busy")
     seen.until("() => document.getElementById('answer-rate').innerText === '0'")
 
 
@@ -104,15 +117,13 @@ def test_try_the_model(browser: Browser, model_server: Server) -> None:
         assert seen.faults == []
 
 
-def test_many_at_once(seen: Visit, server: Server) -> None:
+def test_many_at_once(seen: Visit, server: Server, folder: Path) -> None:
     """Fifty inputs go as one list: they wait in the queue, and all of them are answered."""
-    seen.page.select_option("#fault", "slow=2000")
-    seen.page.click("#send")  # the worker is busy: a list behind it has to wait
-    server.wait_running()
-    seen.page.select_option("#fault", "")
-    seen.page.click("#many")
-    seen.until("() => document.getElementById('depth').ariaValueNow === '50'")
-    assert seen.text("depth-text") == "50 of 256 inputs"
+    with busy(server, folder):
+        seen.page.fill("#text", "one two three four five six seven eight")
+        seen.page.click("#many")
+        seen.until("() => document.getElementById('depth').ariaValueNow === '50'")
+        assert seen.text("depth-text") == "50 of 256 inputs"
     seen.until("() => document.getElementById('answer').innerText.includes('\"batch\"')")
     assert seen.page.locator("#answer pre").inner_text().count('"tokens": 8') == 50
     seen.until("() => document.getElementById('depth').ariaValueNow === '0'")
@@ -120,8 +131,7 @@ def test_many_at_once(seen: Visit, server: Server) -> None:
 
 def test_overload(browser: Browser) -> None:
     """Under overload a bar reaches its limit, refusals show with codes, and it ends as it began."""
-    flags = ("--queue-limit", "20", "--max-wait-ms", "60000", "--deadline-ms", "60000")
-    with Server(*SYNTHETIC, *flags) as server, visit(browser, server.url) as seen:
+    with Server(*SYNTHETIC, "--queue-limit", "20") as server, visit(browser, server.url) as seen:
         seen.says("state", "ready")
         button = seen.page.locator("#overload")
         assert button.is_disabled()  # nobody overloads a server by a slip of the hand
@@ -136,7 +146,7 @@ def test_overload(browser: Browser) -> None:
             "() => document.getElementById('tally').innerText.match(/(\\d+) refused/)?.[1] > 5"
         )
         seen.says("outcomes", "queue_full", "refused")
-        button.click()
+        seen.page.evaluate(STOP)
         seen.says("say", "Overload is over")
         assert button.inner_text().startswith("Overload it")
         seen.until("() => document.getElementById('depth').ariaValueNow === '0'")
@@ -262,14 +272,6 @@ def test_figures_elsewhere(browser: Browser) -> None:
         seen.says("answer", '"tokens": 8')
         assert not [address for address in seen.requests if address.endswith("/status")]
         assert seen.faults == []
-
-
-def free_port() -> int:
-    """A port that nobody listens on."""
-    with socket.socket() as any_socket:
-        any_socket.bind(("127.0.0.1", 0))
-        port: int = any_socket.getsockname()[1]
-        return port
 
 
 def test_a_server_that_is_gone(browser: Browser) -> None:

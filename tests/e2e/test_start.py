@@ -16,6 +16,7 @@ import pytest
 
 from service import ENV_PREFIX
 from service.settings import Settings
+from tests.e2e.prometheus import free_port
 from tests.e2e.server import (
     GOOD_TEXT,
     LONG_S,
@@ -31,6 +32,9 @@ pytestmark = pytest.mark.e2e
 SYNTHETIC = ("--model", "synthetic:cpu")
 FREE = ("--bind", "127.0.0.1:0")
 WEIGHTS = "model.safetensors"
+
+PATIENCE = {"X-Request-Timeout-Ms": "60000"}
+"""The default deadline of a fast model is a second, and a busy machine may stand still as long."""
 
 HEAVY = ("torch", "transformers", "numpy", "tokenizers", "safetensors", "huggingface_hub")
 
@@ -102,8 +106,10 @@ def test_a_unix_socket_is_for_owner_and_group_and_goes_with_the_server(tmp_path:
         assert started is not None, server.text
         assert started["address"] == f"unix:{path}"
         assert stat.S_IMODE(path.stat().st_mode) == 0o660
-        with httpx.Client(transport=httpx.HTTPTransport(uds=str(path))) as client:
-            assert client.post("http://localhost/", content=b"one two").json()["tokens"] == 2
+        transport = httpx.HTTPTransport(uds=str(path))
+        with httpx.Client(transport=transport, timeout=LONG_S) as client:
+            answer = client.post("http://localhost/", content=b"one two", headers=PATIENCE)
+            assert answer.json()["tokens"] == 2
         check_bad_configuration(run_to_end("--bind", f"unix:{path}", *SYNTHETIC), str(path))
         server.process.terminate()
         assert server.wait() == 0
@@ -114,17 +120,16 @@ def test_a_unix_socket_is_for_owner_and_group_and_goes_with_the_server(tmp_path:
 
 def test_metrics_may_have_an_address_of_their_own() -> None:
     """With ``metrics_bind`` metrics and status move there, and predictions are not served there."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
+    port = free_port()
     with Server(*SYNTHETIC, "--metrics-bind", f"127.0.0.1:{port}") as server:
-        other = f"http://127.0.0.1:{port}"
         assert server.get("/metrics").status_code == 404
         assert server.get("/status").status_code == 404
-        assert httpx.get(f"{other}/metrics").status_code == 200
-        assert httpx.get(f"{other}/status").json()["ready"] is True
-        assert httpx.get(f"{other}/livez").status_code == 200
-        assert httpx.post(other, content=b"one two").status_code == 404
-        assert server.predict("one two").status_code == 200
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=LONG_S) as other:
+            assert other.get("/metrics").status_code == 200
+            assert other.get("/status").json()["ready"] is True
+            assert other.get("/livez").status_code == 200
+            assert other.post("/", content=b"one two").status_code == 404
+        assert server.predict("one two", **PATIENCE).status_code == 200
         server.terminate()
         assert server.wait() == 0
 
@@ -168,7 +173,7 @@ def test_what_a_platform_injects_and_empty_variables_change_nothing() -> None:
     }
     empty = {ENV_PREFIX + name.upper(): "" for name in Settings.model_fields}
     with Server(*SYNTHETIC, "--workers", "auto", env=injected | empty) as server:
-        assert server.predict(GOOD_TEXT).status_code == 200
+        assert server.predict(GOOD_TEXT, **PATIENCE).status_code == 200
         shown = server.status()["settings"]
     defaults = Settings(model="synthetic:cpu", bind=shown["bind"], log_format="json")
     assert shown == defaults.public()
@@ -270,7 +275,7 @@ def test_a_device_that_is_not_there_is_a_wrong_setting() -> None:
 def test_every_line_is_one_event_and_every_request_is_told_once() -> None:
     """From start to stop each line is JSON; a prediction has one line, a probe none at INFO."""
     with Server(*SYNTHETIC) as server:
-        server.predict(GOOD_TEXT, X_Request_Id="the-only-one")
+        server.predict(GOOD_TEXT, X_Request_Id="the-only-one", **PATIENCE)
         server.get("/no/such/page")
         server.predict_json({"inputs": 5})
         server.terminate()

@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from tests.e2e.conftest import PATIENT
+from tests.e2e.faulty import faulty
+from tests.e2e.held import busy, in_one_batch
 from tests.e2e.load import Answer, Call
 from tests.e2e.server import GOOD_TEXT, Server, alive, scripted, wait_for
 
@@ -21,11 +23,17 @@ RESTARTS = "seawall_worker_restarts_total"
 
 
 @pytest.fixture(scope="module")
-def rehearsing() -> Iterator[Server]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the batches of ``rehearsing`` are held."""
+    return tmp_path_factory.mktemp("held")
+
+
+@pytest.fixture(scope="module")
+def rehearsing(folder: Path) -> Iterator[Server]:
     """A synthetic model behind a patient server that may be restarted as often as it takes."""
     flags = ("--model", "synthetic:cpu", "--rehearsal", "--batch-ms", "3000")
-    limits = ("--watchdog-ms", "4000", "--restart-limit", "100", "--breaker-probe-ms", "200")
-    with Server(*PATIENT, *flags, *limits) as server:
+    limits = ("--watchdog-ms", "6000", "--restart-limit", "100", "--breaker-probe-ms", "200")
+    with Server(command=faulty(folder, *PATIENT, *flags, *limits)) as server:
         yield server
 
 
@@ -88,12 +96,12 @@ def test_not_ready_while_no_worker_is(tmp_path: Path) -> None:
 
 def test_who_cannot_wait_for_the_reload_is_told_at_once(tmp_path: Path) -> None:
     """What waits keeps its place if its deadline allows the reload, else 503 ``model_loading``."""
-    life = {"ready_after_s": 2, "runs": {"1": "slow=60"}}
+    life = {"ready_after_s": 4, "runs": {"1": "slow=60"}}
     script = {"lives": [life, {"ready_after_s": 1}], "count": str(tmp_path / "lives")}
     with Server(command=scripted(script, *PATIENT)) as server:
         running = server.send(Call(GOOD_TEXT))
         server.wait_running()
-        short = {"X-Request-Timeout-Ms": "1900"}
+        short = {"X-Request-Timeout-Ms": "3900"}
         hasty = server.send(*[Call(f"short {n}", short) for n in range(5)])
         patient = server.send(*[Call(f"long {n}") for n in range(5)])
         server.wait_depth(10)
@@ -101,7 +109,6 @@ def test_who_cannot_wait_for_the_reload_is_told_at_once(tmp_path: Path) -> None:
         check_lost(running.result()[0])
         assert {answer.code for answer in hasty.result()} == {"model_loading"}
         assert {int(answer.headers["retry-after"]) >= 1 for answer in hasty.result()} == {True}
-        assert server.event("worker.ready", worker=0) is not None
         texts = [answer.json["text"] for answer in patient.result()]
         assert texts == [f"long {n}" for n in range(5)]
         assert {answer.json["life"] for answer in patient.result()} == {2}
@@ -118,17 +125,16 @@ def test_who_cannot_wait_for_the_reload_is_told_at_once(tmp_path: Path) -> None:
     ],
 )
 def test_a_deadly_batch_ends_in_503_and_the_rest_waits(
-    rehearsing: Server, name: str, reason: str
+    rehearsing: Server, folder: Path, name: str, reason: str
 ) -> None:
     """Death, hang and a lost device: the batch gets 503 ``worker_lost``, the rest is served."""
     reasons = ("crashed", "hung", "device_lost")
     before = {one: rehearsing.metric(RESTARTS, reason=one) for one in reasons}
-    holder = rehearsing.send(fault("slow=1000", GOOD_TEXT))
-    rehearsing.wait_running()
-    batch = rehearsing.send(fault(name, f"culprit {name}"), Call(f"neighbour {name}"))
-    rehearsing.wait_depth(2)
-    others = rehearsing.send(*[Call("word " * 300)] * 3)  # too long to join them
-    rehearsing.wait_depth(5)
+    with busy(rehearsing, folder) as holder:
+        batch = rehearsing.send(fault(name, f"culprit {name}"), Call(f"neighbour {name}"))
+        rehearsing.wait_depth(2)
+        others = rehearsing.send(*[Call("word " * 300)] * 3)  # too long to join them
+        rehearsing.wait_depth(5)
     assert holder.result()[0].status == 200
     for answer in batch.result():
         check_lost(answer)
@@ -177,14 +183,14 @@ def test_a_stray_kill_makes_nobody_suspect(rehearsing: Server) -> None:
     ],
 )
 def test_one_items_fault_is_not_its_neighbours(
-    rehearsing: Server, name: str, status: int, code: str
+    rehearsing: Server, folder: Path, name: str, status: int, code: str
 ) -> None:
     """In a batch of eight the culprit gets its own end and the other seven their answers."""
     worker = rehearsing.worker_pid
     for place in (0, 5):
         calls = [Call(f"neighbour {n}") for n in range(7)]
         calls.insert(place, fault(name, f"culprit {place}"))
-        answers = rehearsing.in_one_batch(*calls)
+        answers = in_one_batch(rehearsing, folder, *calls)
         culprit = answers.pop(place)
         assert (culprit.status, culprit.code) == (status, code), culprit
         assert [answer.status for answer in answers] == [200] * 7
@@ -201,10 +207,11 @@ def test_one_items_fault_is_not_its_neighbours(
     recovers(rehearsing)
 
 
-def test_halving_ends_and_what_fitted_before_fits_again() -> None:
+def test_halving_ends_and_what_fitted_before_fits_again(tmp_path: Path) -> None:
     """Memory that never suffices: each of eight ends in 503, in few runs; then all is as before."""
-    with Server(*PATIENT, "--model", "synthetic:cpu", "--rehearsal") as server:
-        answers = server.in_one_batch(*[fault("oom-always")] * 8)
+    flags = (*PATIENT, "--model", "synthetic:cpu", "--rehearsal")
+    with Server(command=faulty(tmp_path, *flags)) as server:
+        answers = in_one_batch(server, tmp_path, *[fault("oom-always")] * 8)
         assert {answer.code for answer in answers} == {"out_of_memory"}
         for answer in answers:
             assert int(answer.headers["retry-after"]) >= 1
@@ -213,7 +220,7 @@ def test_halving_ends_and_what_fitted_before_fits_again() -> None:
         assert failed == 8
         assert split + failed <= 15
         server.healthy()
-        answers = server.in_one_batch(*[Call("one two")] * 8)
+        answers = in_one_batch(server, tmp_path, *[Call("one two")] * 8)
         assert {answer.status for answer in answers} == {200}
         assert server.breaker == "closed"
         assert server.metric("seawall_breaker_transitions_total", to="open") == 0
@@ -231,7 +238,7 @@ def test_one_failure_does_not_end_the_batch_loop(rehearsing: Server) -> None:
 
 def test_faults_are_ignored_without_rehearsal() -> None:
     """Without the setting the header does nothing, whatever it says."""
-    with Server("--model", "synthetic:cpu") as server:
+    with Server(*PATIENT, "--model", "synthetic:cpu") as server:
         for name in ("exit", "raise", "nonsense"):
             assert server.send(fault(name)).result()[0].status == 200
 
@@ -249,14 +256,14 @@ def test_an_unknown_fault_is_refused(rehearsing: Server) -> None:
 def test_a_worker_that_answers_nonsense_is_replaced(tmp_path: Path) -> None:
     """Another number of answers than of inputs, or no frame: nobody gets another's answer."""
     kinds = ("few", "many", "garbage", "torn")
-    lives: list[dict[str, Any]] = [{"runs": {"1": "slow=0.5", "2": kind}} for kind in kinds]
+    held = f"held={tmp_path / 'held'}"
+    lives: list[dict[str, Any]] = [{"runs": {"1": held, "2": kind}} for kind in kinds]
     script = {"lives": [*lives, {}], "count": str(tmp_path / "lives")}
     with Server(command=scripted(script, *PATIENT, "--breaker-failures", "100")) as server:
         for kind in kinds:
-            holder = server.send(Call("hold"))
-            server.wait_running()
-            batch = server.send(*[Call(f"{kind} {n}") for n in range(4)])
-            server.wait_depth(4)
+            with busy(server, tmp_path) as holder:
+                batch = server.send(*[Call(f"{kind} {n}") for n in range(4)])
+                server.wait_depth(4)
             assert holder.result()[0].status == 200
             for answer in batch.result():
                 check_lost(answer)

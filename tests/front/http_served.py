@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 
 from service.core.errors import problem
 from tests.front.http_stage import Served, Stage, eventually
-from tests.front.http_wire import Reply, Wire, request, wire
+from tests.front.http_wire import Reply, Wire, head, request, wire
 
 Serve = Callable[..., tuple[Stage, Served]]
 """Starts a server with these settings."""
@@ -24,6 +25,26 @@ def held(stage: Stage, served: Served, body: bytes = b"held") -> Iterator[Wire]:
     with wire(served.address) as client:
         client.write(request(body))
         eventually(lambda: len(stage.dispatcher.tickets) > before, "it was not admitted")
+        yield client
+
+
+def hurry(served: Served, receive_timeout_ms: int) -> None:
+    """From now on heads, and what follows an answer, have so little time.
+
+    Not from the start on: what a client sends at once may be late by that on a busy machine.
+    """
+    for connection in served.connections():
+        limits = replace(connection.limits, receive_timeout_s=receive_timeout_ms / 1000)
+        type(connection).limits = limits
+
+
+@contextmanager
+def hurried(served: Served, receive_timeout_ms: int) -> Iterator[Wire]:
+    """A client that has been served once, and now has to hurry."""
+    with wire(served.address) as client:
+        client.write(head(method="GET", path="/livez"))
+        assert client.reply().status == 200
+        hurry(served, receive_timeout_ms)
         yield client
 
 

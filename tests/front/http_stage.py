@@ -311,7 +311,7 @@ class Served:
                 done.set()
 
         self.loop.call_soon_threadsafe(act)
-        assert done.wait(20), "the server's loop is stuck"
+        assert done.wait(60), "the server's loop is stuck"
 
 
 @contextmanager
@@ -359,7 +359,7 @@ def serving(stage: Stage, loop: str = "uvloop") -> Iterator[Served]:
         )
     finally:
         server.should_exit = True
-        thread.join(20)
+        thread.join(60)
         assert not thread.is_alive(), "the server did not stop"
 
 
@@ -372,7 +372,7 @@ async def until(condition: Callable[[], object]) -> None:
     raise AssertionError("it never came so far")
 
 
-def eventually(condition: Callable[[], bool], what: str, within_s: float = 20.0) -> None:
+def eventually(condition: Callable[[], bool], what: str, within_s: float = 60.0) -> None:
     """Wait until a condition holds; fail if it does not."""
     until = time.monotonic() + within_s
     while not condition():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import httptools
 
-TIMEOUT_S = 20.0
+TIMEOUT_S = 60.0
 """Far over anything that is waited for here."""
 
 

@@ -212,15 +212,19 @@ def test_check_cannot_load(argv: list[str], code: int, says: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "code, says",
+    "code, limit_s, says",
     [
-        ("raise SystemExit(1)", "the worker process ended while loading (crashed)"),
-        ("import sys; sys.stdin.read(); import signal; signal.pause()",
+        ("raise SystemExit(1)", 60, "the worker process ended while loading (crashed)"),
+        ("import sys; sys.stdin.read(); import signal; signal.pause()", 1,
          "the model was not ready in time: raise load_timeout_s"),
     ],
 )  # fmt: skip
 def test_check_of_a_silent_worker(
-    code: str, says: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+    code: str,
+    limit_s: int,
+    says: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
 ) -> None:
     """A worker process that ends or hangs before it says anything is a sentence too."""
     from service.supervisor import supervisor
@@ -229,6 +233,6 @@ def test_check_of_a_silent_worker(
         "service.supervisor.worker_factory",
         lambda settings: supervisor.worker_factory(settings, (sys.executable, "-c", code)),
     )
-    argv = ["check", "--load", "--model", "synthetic:cpu", "--load-timeout-s", "1"]
+    argv = ["check", "--load", "--model", "synthetic:cpu", "--load-timeout-s", str(limit_s)]
     assert cli.main(argv) == 3
     assert capfd.readouterr().err == f"seawall: {says}\n"

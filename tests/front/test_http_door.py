@@ -14,7 +14,7 @@ from service.core.errors import Problem, problem
 from service.http.protocol import GuardedProtocol
 from service.server import Process
 from service.settings import Settings
-from tests.front.http_served import FULL, Serve, dropped, ended, held, refused
+from tests.front.http_served import FULL, Serve, dropped, ended, held, hurried, hurry, refused
 from tests.front.http_stage import SecretError, Served, Stage, ask, eventually, serving
 from tests.front.http_wire import Reply, Wire, chunked, head, request, wire
 
@@ -92,6 +92,7 @@ def test_one_end_each(refusal: Problem) -> None:
         with serving(stage) as served, wire(served.address) as client:
             reply = client.post(b"hello", MINE, TRACED, path=path)
             ended(stage, {refusal.code: 1})
+            eventually(lambda: bool(stage.lines("request.done")), "it has no line")  # noqa: B023
             assert len(served.inside) == (path != "/")
         assert stage.samples == 1
         assert stage.value("retry_after_seconds_count") == 1
@@ -423,9 +424,9 @@ def test_bug_at_the_gate(
 
 def test_body_that_never_comes(serve: Serve) -> None:
     """A refused body may take the receive timeout, and bytes that trickle in do not lengthen it."""
-    stage, served = serve(receive_timeout_ms=300, keep_alive_s=600)
+    stage, served = serve(keep_alive_s=600)
     say(stage)
-    with wire(served.address) as silent, wire(served.address) as slow:
+    with wire(served.address) as slow, hurried(served, 300) as silent:
         for client in (silent, slow):
             client.write(head(TEXT, "Content-Length: 1000000"))
             refused(client.reply(), 503, "queue_full")
@@ -450,14 +451,14 @@ def test_body_that_never_comes(serve: Serve) -> None:
 
 def test_refused_connections_idle_like_others(serve: Serve) -> None:
     """After a refusal and its body only keep-alive ends the connection, not the receive timeout."""
-    stage, served = serve(keep_alive_s=1)
+    stage, served = serve(keep_alive_s=2)
     say(stage)
     with wire(served.address) as client:
         for _ in range(3):
             client.write(head(TEXT, "Content-Length: 5"))
             refused(client.reply(), 503, "queue_full")
+            (connection,) = served.connections()
             client.write(b"hello")
-        (connection,) = served.connections()
         eventually(lambda: connection._idle._since is not None, "it is not idle")
         assert not connection._timer.armed
         assert client.rest() == []
@@ -532,7 +533,7 @@ def flooded(client: Wire, served: Served) -> tuple[GuardedProtocol, int]:
     def full() -> bool:
         nonlocal sent_bytes
         with suppress(BlockingIOError):
-            sent_bytes += client.socket.send(sent[sent_bytes:][:10_000])
+            sent_bytes += client.socket.send(sent[sent_bytes:][:50_000])
         assert sent_bytes < len(sent) / 2, "all of it is read"
         paused = connection.flow.read_paused and connection.flow.write_paused
         return paused and sent_bytes > 3_000 * SIZE
@@ -563,10 +564,12 @@ def test_stop_while_a_body_is_awaited(serve: Serve, rest: bytes) -> None:
 @pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
 def test_stop_waits_for_no_body(loop: str, caplog: pytest.LogCaptureFixture) -> None:
     """A server ends although a refused client neither sends its body nor leaves."""
-    stage = Stage(receive_timeout_ms=300, keep_alive_s=600)
+    stage = Stage(keep_alive_s=600)
     say(stage)
     with serving(stage, loop) as served:
         clients = [Wire(served.address) for _ in range(3)]
+        eventually(lambda: len(served.connections()) == 3, "not all came")
+        hurry(served, 300)
         for client in clients:
             client.write(head(TEXT, "Content-Length: 5"))
             refused(client.reply(), 503, "queue_full")

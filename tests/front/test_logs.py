@@ -65,6 +65,16 @@ class Pipe:
         return [json.loads(line) for line in self.text().splitlines()]
 
 
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The end waits for queued lines as long as a busy machine takes for them."""
+    monkeypatch.setattr(LineWriter.close, "__defaults__", (LIMIT_S,))
+
+
+PATIENT = f"LineWriter.close.__defaults__ = ({LIMIT_S},)"
+"""The same in a process of its own."""
+
+
 @pytest.fixture
 def pipe() -> Iterator[Pipe]:
     """A pipe with room for everything, and logs that are let go of at the end."""
@@ -81,10 +91,12 @@ def pipe() -> Iterator[Pipe]:
 
 def run_script(script: str, *args: str) -> subprocess.CompletedProcess[bytes]:
     """A process of its own, since loggers, hooks and warnings belong to a process."""
-    head = """
+    head = f"""
         import asyncio, logging, sys, threading, warnings
         from types import SimpleNamespace
         from service import logs
+        from service.logs import LineWriter
+        {PATIENT}
         lost = []
         logs.configure(SimpleNamespace(log_level="debug", log_format="json"), lost.append)
         log = logs.get_log()
@@ -532,10 +544,12 @@ def test_an_unread_pipe_never_blocks_and_the_lost_are_counted() -> None:
         logs.shutdown()
         print(count(), late, file=sys.stderr, flush=True)
     """
-    head = """
+    head = f"""
         import sys
         from types import SimpleNamespace
         from service import logs
+        from service.logs import LineWriter
+        {PATIENT}
         lost = []
         logs.configure(SimpleNamespace(log_level="info", log_format="json"), lost.append)
         log = logs.get_log()

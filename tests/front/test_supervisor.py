@@ -186,18 +186,21 @@ def stand_still_until_dead(pid: int) -> None:
 
 
 @real
-async def test_last_words_are_heard() -> None:
+async def test_last_words_are_heard(tmp_path: Path) -> None:
     """What a process sent before it ended is heard before its end, however much it is."""
-    then = """
+    word = tmp_path / "word"
+    then = f"""
 sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 2**20)
 send(Sample(0, 0.0))
-time.sleep(0.2)
+while not os.path.exists({str(word)!r}):
+    time.sleep(0.005)
 sock.sendall(encode(Sample(1, 1.0)) * 10_000 + encode(Failed("error", "last words")))
 os._exit(3)
 """
     async with Supervised(speaks(then)) as one:
         await one.heard.until(lambda: one.heard.samples > 0)
         assert one.worker.pid is not None
+        word.touch()
         stand_still_until_dead(one.worker.pid)  # the loop finds words and end at one moment
         assert (await one.answer(Failed)).message == "last words"
         assert one.heard.samples == 10_001
@@ -287,13 +290,17 @@ async def test_ten_restarts_leak_nothing(no_backoff: None) -> None:
     """After ten lives there are as many open files, children and tasks as after one."""
     async with Supervised(stub({"says": "hello", "runs": {"*": "exit"}})) as one:
         me = psutil.Process()
-        seen: list[tuple[int, int, int]] = []
+
+        def held() -> tuple[int, int, int]:
+            return me.num_fds(), len(me.children()), len(asyncio.all_tasks())
+
+        await one.ready()
+        first = held()
         for life in range(1, 12):
             await one.ready(life)
-            seen.append((me.num_fds(), len(me.children()), len(asyncio.all_tasks())))
+            await one.when(lambda: held() == first)
             one.worker.run(1, items("a"))
             await one.lost(life)
-        assert len(set(seen)) == 1, seen
         assert len(one.heard.losses) == 11
 
 
@@ -321,7 +328,7 @@ async def test_stop_ends_it_within_seconds(life: dict[str, Any], started: bool) 
         pid = one.worker.pid
         began = time.monotonic()
         await one.worker.stop()
-        assert time.monotonic() - began < 10.0
+        assert time.monotonic() - began < LONG_S / 2
         assert pid is None or not psutil.pid_exists(pid)
         one.worker.kill(Loss.HUNG)
         await asyncio.sleep(0)
@@ -329,8 +336,9 @@ async def test_stop_ends_it_within_seconds(life: dict[str, Any], started: bool) 
 
 
 @real
-async def test_stop_during_a_back_off() -> None:
+async def test_stop_during_a_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stopped between two lives it does not start again."""
+    monkeypatch.setattr(supervisor, "backoff_s", lambda deaths: LONG_S)
     async with Supervised(stub({"load": "exit"})) as one:
         await one.lost()
         await one.worker.stop()
@@ -574,7 +582,7 @@ async def test_a_service_over_real_processes(no_backoff: None, tmp_path: Path) -
         {"runs": {"1": "hang"}},
         {},
     )
-    settings = Settings(model="synthetic:cpu", watchdog_ms=500, deadline_ms=60_000)
+    settings = Settings(model="synthetic:cpu", watchdog_ms=3000, deadline_ms=60_000)
     fatal: list[int] = []
     metrics = Metrics()
     service = Dispatcher(

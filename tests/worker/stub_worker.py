@@ -23,10 +23,11 @@ A life (all members are optional):
 
 Actions of a RUN: ``answer``, ``empty`` (each item's own model error), ``few`` and ``many`` (one
 answer less or more), ``wrong_batch``, ``oom``, ``error``, ``input`` (the first item's fault),
-``device_lost``, ``hang``, ``exit``, ``segfault``, ``slow=SECONDS``, and the bad frames ``garbage``,
-``oversize``, ``torn`` (half a frame, then the end). ``oom_above=N`` and ``error_above=N`` fail
-while the batch has more than N items; ``poison`` exits if an item's text contains the word
-``poison``, ``reject`` fails with ``error`` if one contains ``reject``.
+``device_lost``, ``hang``, ``exit``, ``segfault``, ``slow=SECONDS``, ``held=FILE`` (no end while
+the file is there), and the bad frames ``garbage``, ``oversize``, ``torn`` (half a frame, then the
+end). ``oom_above=N`` and ``error_above=N`` fail while the batch has more than N items; ``poison``
+exits if an item's text contains the word ``poison``, ``reject`` fails with ``error`` if one
+contains ``reject``.
 
 An answer is ``{"text": the input, "batch": its size, "life": n}``.
 """
@@ -86,6 +87,7 @@ FACTS: dict[str, Any] = {
 }
 
 FOREVER_S = 3600.0
+LOOK_S = 0.005
 
 
 class Stub:
@@ -158,8 +160,8 @@ class Stub:
         time.sleep(self._life.get("run_s", 0))
         name, _, value = action.partition("=")
         size = len(run.items)
-        if name == "slow":
-            time.sleep(float(value))
+        if name in {"slow", "held"}:
+            _take_time(name, value)
         elif name in {"oom_above", "error_above"}:
             if size > int(value):
                 self._fault(run, "oom" if name == "oom_above" else "error")
@@ -232,6 +234,13 @@ _FAULTS: dict[str, FaultKind] = {
     "oom": "oom", "error": "error", "input": "input", "device_lost": "device_lost",
 }  # fmt: skip
 _TRACE = Trace("RuntimeError", ["stub_worker.py:1 run"])
+
+
+def _take_time(name: str, value: str) -> None:
+    if name == "slow":
+        time.sleep(float(value))
+    while name == "held" and Path(value).exists():
+        time.sleep(LOOK_S)
 
 
 def _take_life(script: dict[str, Any]) -> tuple[dict[str, Any], int]:

@@ -13,6 +13,7 @@ from service.worker.framing import WireError
 from service.worker.wire import (
     Fault,
     Prepare,
+    Prepared,
     Probe,
     Probed,
     Result,
@@ -68,6 +69,18 @@ def test_runs_and_probes_follow_the_script() -> None:
         assert [(v.ok, v.device_lost) for v in verdicts] == [
             (False, False), (False, True), (True, False),
         ]  # fmt: skip
+
+
+def test_a_run_is_held(tmp_path: Path) -> None:
+    """A held run has no end while its file is there; what comes meanwhile is prepared."""
+    file = tmp_path / "held"
+    file.touch()
+    with process(*stub({"runs": {"1": f"held={file}"}})) as worker:
+        worker.load("m", "fill-mask")
+        worker.send(Run(1, items(["a"])))
+        assert isinstance(worker.ask(Prepare(items(["b"])[0])), Prepared)
+        file.unlink()
+        assert isinstance(worker.next(), Result)
 
 
 def test_lives_are_counted(tmp_path: Path) -> None:
