@@ -112,6 +112,16 @@ def test_the_newest_makes_room() -> None:
     assert line.offer(of_one("third")) is not None
 
 
+def test_one_place_more_is_no_claim() -> None:
+    """Whoever would hold as much as the other has no claim: an odd place stays where it is."""
+    line = Line(5)
+    for client in ("a", "b", "a", "b", "a"):
+        line.offer(of_one(client))
+    assert not line.queue.shares.has_claim("b")
+    assert line.offer(of_one("b")) is None
+    assert line.queue.shares.has_claim("c")
+
+
 def test_whoever_holds_most_makes_room() -> None:
     """Small ones keep what they have while somebody holds more."""
     line = Line(6)
@@ -288,11 +298,11 @@ class ShareMachine(RuleBasedStateMachine):
         """Refused for want of places alone means that nobody else holds more."""
         line = Line(self.queue.limit)
         line.queue = self.queue
-        if not len(self.queue) or line.lacks(Held(1)) is not Measure.ITEMS:
-            return
         held = Counter(item.client for item in self.queue)
         more = [name for name in held if name != client and held[name] > held[client] + 1]
         assert bool(more) == self.queue.shares.has_claim(client)
+        if line.lacks(Held(1)) is not Measure.ITEMS:
+            return
         met = line.claim(of_one(client, nbytes=0, units=0)) is not None
         assert met == any(self.can_give(name, []) for name in more)
 
