@@ -10,6 +10,7 @@ import contextlib
 import gzip
 import json
 import statistics
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,7 @@ from contextlib import contextmanager
 import psutil
 import pytest
 
+from tests.e2e.load import Call
 from tests.e2e.server import LONG_S, Server, wait_for
 from tests.front.http_wire import Reply, Wire, head, request, wire
 
@@ -32,6 +34,7 @@ GRACE_S = 2.0
 FLAGS = (
     "--model", "synthetic:cpu", "--receive-timeout-ms", str(round(RECEIVE_S * 1000)),
     "--max-body-bytes", str(BODY_LIMIT), "--deadline-ms", "60000", "--max-wait-ms", "60000",
+    "--queue-limit", "8", "--rehearsal",
 )  # fmt: skip
 JSON = "Content-Type: application/json"
 
@@ -315,3 +318,34 @@ def test_six_hundred_bad_connections(server: Server) -> None:
     assert set(early) <= {"half-open"}, "the server gave up on clients that still had time"
     wait_for(lambda: open_connections(server) == 1, "all of them to be closed")
     assert psutil.Process(server.pid).memory_info().rss < memory + 32 * MIB
+
+
+# ---------------------------------------------------------------- shares, and who may come
+
+
+def test_a_client_that_fills_the_queue_makes_room_for_another(server: Server) -> None:
+    """With all places taken from one address another's request gets one, and is answered.
+
+    That each request of the flood claims to come from somebody else helps nothing.
+    """
+    holder = server.send(Call("first", {"X-Rehearse-Fault": "slow=3000"}))
+    server.wait_running()
+    names = [{"X-Forwarded-For": f"192.0.2.{number}"} for number in range(8)]
+    flood = server.send(*(Call("one two three", name) for name in names))
+    server.wait_depth(8)
+    with wire(("127.0.0.1", server.port), "127.0.0.2") as other:
+        other.write(request(b"one two three"))
+        good(other.reply())
+    assert holder.result()[0].status == 200
+    assert sorted(answer.code for answer in flood.result()) == ["ok"] * 7 + ["queue_full"]
+
+
+def test_a_server_open_to_all_says_so(shared: Server) -> None:
+    """Bound beyond loopback without keys there is a warning at the start, else none."""
+    command = (
+        sys.executable, "-m", "service", "serve", "--bind", "0.0.0.0:0", "--log-format", "json",
+        "--model", "synthetic:cpu",
+    )  # fmt: skip
+    with Server(command=command, ready=False) as server:
+        assert server.wait_event("server.open")["level"] == "warning"
+    assert shared.event("server.open") is None
