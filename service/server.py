@@ -42,7 +42,7 @@ from service.core.errors import problem
 from service.http import Door
 from service.http.protocol import make_protocol
 from service.logs import configure, get_log, shutdown
-from service.settings import Address, Settings
+from service.settings import Address, Settings, is_open
 
 EXIT_OK = 0
 EXIT_CONFIG = 2
@@ -181,6 +181,8 @@ class Process:
         )
         if self._settings.rehearsal:
             get_log().warning("server.rehearsal")
+        if is_open(self._settings):
+            get_log().warning("server.open")
         metrics = None
         if self._metrics_listener is not None:
             metrics = loop.create_task(self._metrics_server.serve([self._metrics_listener]))

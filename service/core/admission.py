@@ -47,6 +47,7 @@ class Ask:
         headers_at, body_at: when headers and body were complete, seconds of the one clock.
         timeout_s: the deadline that the client named (the smaller of its headers), else ``None``.
         rehearse: the fault to act out, only in rehearsal mode.
+        client: whose share of the queue it takes, empty if nobody knows.
     """
 
     request_id: str
@@ -58,6 +59,7 @@ class Ask:
     body_at: float
     timeout_s: float | None
     rehearse: str = ""
+    client: str = ""
 
 
 class Line(NamedTuple):

@@ -58,6 +58,7 @@ class Item:
         alone: run it by itself (suspect).
         rehearse: the fault to act out, empty for none.
         abandoned: its client has its answer or is gone; the model's work is wasted.
+        client: whose share of the queue it takes, empty if nobody knows.
     """
 
     id: int
@@ -75,6 +76,7 @@ class Item:
     alone: bool = False
     rehearse: str = ""
     abandoned: bool = False
+    client: str = ""
     state: ItemState = ItemState.PREPARING
     started: float = 0.0
     """When it was picked into a batch for the first time (seconds of the one clock)."""

@@ -7,14 +7,16 @@ Laws
   (sizes are whole numbers of units, so floats add up).
 - A place comes back exactly once, when the item leaves for whatever reason.
 - Every way out returns the item's wait, so that nobody can forget to observe it.
+- ``shares`` knows what each client holds, at every moment.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from service.core.item import Item, ItemState
+from service.core.shares import Held, Measure, Shares
 
 
 class BoundedQueue:
@@ -23,6 +25,9 @@ class BoundedQueue:
     Args:
         limit: most items.
         bytes_limit: most bytes over all items.
+
+    Attributes:
+        shares: what each client holds.
     """
 
     def __init__(self, limit: int, bytes_limit: int) -> None:
@@ -30,6 +35,7 @@ class BoundedQueue:
         self.bytes_limit = bytes_limit
         self.nbytes = 0
         self.units = 0.0
+        self.shares = Shares()
         self._items: dict[int, Item] = {}
 
     def __len__(self) -> int:
@@ -43,7 +49,25 @@ class BoundedQueue:
 
     def has_room(self, items: int, nbytes: int) -> bool:
         """Whether that many items of that many bytes in all would fit now."""
-        return len(self._items) + items <= self.limit and self.nbytes + nbytes <= self.bytes_limit
+        return self.lacks(items, nbytes) is None
+
+    def lacks(self, items: int, nbytes: int) -> Measure | None:
+        """What that many items of that many bytes would find too little of, ``None``: they fit."""
+        if len(self._items) + items > self.limit:
+            return Measure.ITEMS
+        return Measure.NBYTES if self.nbytes + nbytes > self.bytes_limit else None
+
+    def claim(
+        self,
+        client: str,
+        ask: Held,
+        lacking: Callable[[Held], Measure | None],
+        may_go: Callable[[object], bool],
+    ) -> tuple[list[Item], Held] | None:
+        """Who makes room for a client (``shares`` says how); nothing has left yet."""
+        return self.shares.claim(
+            client, ask, lacking, lambda: reversed(self._items.values()), may_go
+        )
 
     def put(self, items: Sequence[Item]) -> None:
         """Take places for all of ``items``, at the end of the line.
@@ -61,6 +85,7 @@ class BoundedQueue:
             self._items[item.id] = item
             self.nbytes += item.nbytes
             self.units += item.units
+            self.shares.add(item.client, 1, item.nbytes, item.units)
 
     def prepared(self, item: Item, units: float, key: str) -> None:
         """An item is tokenised: from PREPARING to WAITING, with its true size and batch key.
@@ -72,6 +97,7 @@ class BoundedQueue:
             raise ValueError("the item is not in the queue")
         item.move(ItemState.WAITING)
         self.units += units - item.units
+        self.shares.add(item.client, 0, 0, units - item.units)
         item.units, item.key = units, key
 
     def waiting(self, most: int) -> list[Item]:
@@ -106,6 +132,7 @@ class BoundedQueue:
         del self._items[item.id]
         self.nbytes -= item.nbytes
         self.units = self.units - item.units if self._items else 0.0
+        self.shares.add(item.client, -1, -item.nbytes, -item.units)
         if to is ItemState.RUNNING:
             item.started = now
         return max(0.0, now - item.arrived)

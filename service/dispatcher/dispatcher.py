@@ -148,6 +148,10 @@ class Dispatcher:
         """Asked with the body unread: would any request be refused now?"""
         return self.intake.gate()
 
+    def has_claim(self, client: str) -> bool:
+        """Whether a client that load would refuse may have a share of what others hold."""
+        return self.intake.has_claim(client)
+
     def admit(self, ask: Ask) -> Ticket:
         """Give a parsed request its places, all of them or none.
 

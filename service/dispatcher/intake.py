@@ -7,6 +7,8 @@ Laws
 - A client's own deadline starts at its headers; the server's default starts when the body is
   complete. A client can only tighten what ``max_deadline_ms`` allows.
 - Inputs are remembered only as keyed hashes (suspects and poisoned inputs).
+- Where load alone would refuse a client that holds little, whoever holds most makes room
+  (``core/shares``), in the same step; a request that is refused all the same displaces nobody.
 """
 
 from __future__ import annotations
@@ -24,10 +26,15 @@ from service.core.errors import FieldError, Problem, Refused, problem
 from service.core.item import Item
 from service.core.limits import Limits
 from service.core.queue import BoundedQueue
+from service.core.shares import Held, Measure
 from service.core.suspects import Suspects
 from service.dispatcher.crew import Crew
 from service.dispatcher.pool import Pool
+from service.dispatcher.slots import ticket_of
 from service.dispatcher.tickets import Ticket
+
+_NOTHING = Held()
+_DISPLACED = "Others had to be given their share of the queue."
 
 
 class Intake:
@@ -104,9 +111,14 @@ class Intake:
             is_list=ask.is_list,
             measured=plan.cost.measured,
         )
-        refusal = admission.decide(self._line(rests, len(ask.inputs), ask.nbytes), size)
+        line = self._line(rests, len(ask.inputs), ask.nbytes)
+        line, leaving = self._with_share(line, rests, ask, sum(units))
+        refusal = admission.decide(line, size)
         if refusal is not None:
             raise Refused(refusal)
+        for item in leaving:
+            again_s = admission.retry_after(line.wait_s, line.wait_cap_s, line.spread)
+            ticket_of(item).refuse(problem("queue_full", _DISPLACED, retry_after_s=again_s))
 
         loop = asyncio.get_running_loop()
         ticket = Ticket(ask, deadline - now, loop, self._on_end, self._on_out)
@@ -125,6 +137,7 @@ class Intake:
                 fingerprint=prints[index],
                 alone=self._suspects.is_suspect(prints[index], now),
                 rehearse=ask.rehearse,
+                client=ask.client,
             )
             for index, text in enumerate(ask.inputs)
         ]
@@ -135,14 +148,39 @@ class Intake:
         """Predicted wait of whoever arrives now, 0 while no worker is ready."""
         return self._wait_s(self._pool.rests(now))
 
-    def _wait_s(self, rests: list[float]) -> float:
+    def has_claim(self, client: str) -> bool:
+        """Whether others may have to make room for one more item of this client."""
+        return self._queue.shares.has_claim(client)
+
+    def _with_share(
+        self, line: Line, rests: list[float], ask: Ask, units: float
+    ) -> tuple[Line, list[Item]]:
+        """The line as it is once others have made room, and who has to go for it."""
+        if admission.gate(line) is None or not self.has_claim(ask.client):
+            return line, []
+        queue, size = self._queue, Held(len(ask.inputs), ask.nbytes, units)
+
+        def lacking(freed: Held) -> Measure | None:
+            lacks = queue.lacks(size.items - freed.items, size.nbytes - freed.nbytes)
+            if lacks is None and self._wait_s(rests, freed) > line.wait_cap_s:
+                return Measure.UNITS
+            return lacks
+
+        found = queue.claim(ask.client, size, lacking, _may_go)
+        if found is None:
+            return line, []
+        leaving, freed = found
+        return line._replace(has_room=True, wait_s=self._wait_s(rests, freed)), leaving
+
+    def _wait_s(self, rests: list[float], freed: Held = _NOTHING) -> float:
         plan = self._pool.plan
         if plan is None or not rests:
             return 0.0
         oldest = self._queue.oldest()
         if oldest is None:
             return min(rests)
-        line_s = plan.cost.line_s(self._queue.units, len(self._queue), self._pool.batch_budget())
+        units, items = self._queue.units - freed.units, len(self._queue) - freed.items
+        line_s = plan.cost.line_s(units, items, self._pool.batch_budget())
         prepare_s = plan.cost.prepare_s(len(oldest.inputs))
         return admission.predicted_wait(rests, line_s, prepare_s)
 
@@ -170,6 +208,10 @@ class Intake:
         digest = blake2b(text.encode(), key=self._secret, digest_size=16)
         digest.update(parameters)
         return digest.digest()
+
+
+def _may_go(owner: object) -> bool:
+    return isinstance(owner, Ticket) and not owner.running
 
 
 def _poisoned(ask: Ask, index: int) -> Problem:

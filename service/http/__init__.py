@@ -65,4 +65,4 @@ def build_metrics_app(context: HttpContext) -> ASGIApp:
 
 def _keys(context: HttpContext) -> KeyFile | None:
     path = context.settings.api_keys_file
-    return KeyFile(path) if path else None
+    return KeyFile(path, context.log) if path else None

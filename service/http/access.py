@@ -21,6 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from service.core.errors import ERRORS, OutcomeClass, Problem, Refused, problem
 from service.http import identity
 from service.http.context import Call, HttpContext, note
+from service.http.peers import NOBODY, peer_of
 from service.http.problems import RefusedWith, Rendered, render, retry_after_s
 from service.traces import error_fields
 
@@ -48,7 +49,8 @@ class Access:
             await self._app(scope, receive, send)
             return
         prediction = scope["method"] == "POST" and scope["path"] in self._predictions
-        call = self.enter(scope["headers"], prediction=prediction)
+        host = (scope.get("client") or (NOBODY,))[0]
+        call = self.enter(scope["headers"], prediction=prediction, peer=peer_of(host))
         note(scope, call)
         send = self._marked(call, send)
         try:
@@ -56,7 +58,9 @@ class Access:
         finally:
             self.leave(call, scope["method"])
 
-    def enter(self, sent: Iterable[tuple[bytes, bytes]], *, prediction: bool) -> Call:
+    def enter(
+        self, sent: Iterable[tuple[bytes, bytes]], *, prediction: bool, peer: str = NOBODY
+    ) -> Call:
         """A request whose head is complete; whoever ends it calls :meth:`leave`."""
         headers, repeated = identity.read(sent)
         return Call(
@@ -66,6 +70,7 @@ class Access:
             headers=headers,
             repeated=repeated,
             trace_id=identity.trace_id(headers, repeated),
+            client=NOBODY if self._context.settings.behind_proxy else peer,
         )
 
     def _marked(self, call: Call, send: Send) -> Send:

@@ -20,7 +20,7 @@ from service.core.errors import Refused, Stage, problem
 from service.http import asking, media
 from service.http.body import check_headers, receive_body
 from service.http.context import Call, HttpContext, call_of
-from service.http.problems import Headers
+from service.http.problems import NO_STORE, Headers
 
 if TYPE_CHECKING:
     from service.dispatcher import Reply, Ticket
@@ -70,6 +70,7 @@ class Predict:
         timing = _server_timing(reply, self._context.clock() - call.started)
         headers: Headers = [
             _JSON,
+            NO_STORE,
             (b"content-length", b"%d" % len(body)),
             (b"server-timing", timing),
         ]

@@ -120,6 +120,7 @@ def ask_of(
         body_at=body_at,
         timeout_s=timeout_s,
         rehearse=rehearse,
+        client=call.client,
     )
 
 

@@ -76,6 +76,7 @@ class Call:
         headers: the headers that this room reads, by lower-case name.
         repeated: those of them that came more than once.
         trace_id: of ``traceparent``, empty without.
+        client: whose share it takes: a key, or a peer; empty if nobody knows.
         route: template of the page, for everything but predictions.
         outcome: ``ok`` or an error code; until something else is known, our own bug.
         stage: how far it had come, for late and gone.
@@ -89,6 +90,7 @@ class Call:
     headers: dict[bytes, bytes]
     repeated: frozenset[bytes]
     trace_id: str = ""
+    client: str = ""
     route: str = OTHER
     outcome: str = "internal_error"
     stage: Stage | None = None

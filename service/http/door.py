@@ -50,7 +50,11 @@ class Door:
         self._targets = frozenset(path.encode() for path in predictions)
 
     def refusal(
-        self, method: bytes, target: bytes, headers: Sequence[tuple[bytes, bytes]]
+        self,
+        method: bytes,
+        target: bytes,
+        headers: Sequence[tuple[bytes, bytes]],
+        peer: str = "",
     ) -> Rendered | None:
         """The whole answer to a request that is refused unread, ``None`` to let it in.
 
@@ -58,6 +62,7 @@ class Door:
             method: as sent.
             target: of the request line, as sent.
             headers: names in lower case.
+            peer: who sent it, by address.
         """
         if method != _POST or target not in self._targets:
             return None
@@ -68,11 +73,14 @@ class Door:
             return None
         if full is None or self._context.going_away:
             return None
-        call = self._access.enter(headers, prediction=True)
+        call = self._access.enter(headers, prediction=True, peer=peer)
         length = call.headers.get(_LENGTH)
         if length is None or is_more(length, self._most_bytes):
             return None
-        status, sent, body = self._access.refused(call, self._gate.barred(call) or full)
+        refusal = self._gate.barred(call) or self._gate.not_now(call, full)
+        if refusal is None:
+            return None
+        status, sent, body = self._access.refused(call, refusal)
         self._access.leave(call, "POST")
         sent.append((identity.REQUEST_ID, call.request_id.encode()))
         return status, sent, body

@@ -2,7 +2,8 @@
 
 Plain ASGI before any router, since refusing must stay cheap when everything else is not. The
 order: a key where keys are configured, then the dispatcher's own order (draining, no worker ready,
-breaker, queue full, predicted wait).
+breaker, queue full, predicted wait). Whom load alone would refuse is let through all the same where
+others hold more than their share: admission then decides who makes room.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.core.errors import Problem, Refused, problem
 from service.http.context import Call, HttpContext, call_of
 from service.http.keys import KeyFile
+
+_BY_LOAD = frozenset({"queue_full", "overloaded"})
 
 
 class Gate:
@@ -41,17 +44,28 @@ class Gate:
         if scope["type"] != "http" or not call_of(scope).prediction:
             await self._pages(scope, receive, send)
             return
-        refusal = self.barred(call_of(scope)) or self.full()
+        call = call_of(scope)
+        refusal = self.barred(call) or self.not_now(call, self.full())
         if refusal is not None:
             raise Refused(refusal)
         await self._predict(scope, receive, send)
 
     def barred(self, call: Call) -> Problem | None:
         """Why this client may not come in at all, ``None`` if it may."""
-        if self._keys is None or self._keys.admits(call):
+        if self._keys is None:
             return None
-        return problem("unauthorized")
+        holder = self._keys.holder(call)
+        if holder is None:
+            return problem("unauthorized")
+        call.client = holder
+        return None
 
     def full(self) -> Problem | None:
         """Why nobody may come in now, ``None`` if there is room."""
         return self._context.dispatcher.gate()
+
+    def not_now(self, call: Call, full: Problem | None) -> Problem | None:
+        """Why this client may not come in now, given why nobody may; after :meth:`barred`."""
+        if full is not None and full.code in _BY_LOAD:
+            return None if self._context.dispatcher.has_claim(call.client) else full
+        return full

@@ -1,22 +1,29 @@
 """API keys: who may ask for predictions, where a key file is configured.
 
-The file has one key a line; empty lines and lines that begin with ``#`` say nothing.
+How the file is written stands in ``settings/keyfile``.
 
 Laws
-- Keys are compared in constant time, all of them each time.
-- The file is read again when it changes; one that cannot be read, or holds no key, changes
-  nothing: the keys in force stay.
-- A key is never logged and never answered.
+- Only digests are kept, so that no bug can tell a key. They are compared in constant time, all of
+  them each time.
+- The file is read again when it changes. One that cannot be read, holds no key or a broken digest
+  changes nothing: the keys in force stay.
+- A key is never logged and never answered; whose request it is, is known by the digest's beginning.
 """
 
 from __future__ import annotations
 
 import hmac
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from service.http.context import Call
+from service.settings.keyfile import digest_of, digests_in
+
+if TYPE_CHECKING:
+    from structlog.typing import FilteringBoundLogger
 
 _SCHEME = b"bearer"
+_HOLDER_BYTES = 12
 
 
 class KeyFile:
@@ -24,28 +31,28 @@ class KeyFile:
 
     Args:
         path: of the file.
+        log: is told when the file has changed, never what it holds.
 
     Raises:
         OSError: it cannot be read.
-        ValueError: it holds no key.
+        ValueError: it holds no key, or a digest that is none.
     """
 
-    def __init__(self, path: str | Path) -> None:
+    def __init__(self, path: str | Path, log: FilteringBoundLogger) -> None:
         self._path = Path(path)
+        self._log = log
         self._seen = self._look()
-        self._keys = _parse(self._path.read_bytes())
-        if not self._keys:
-            raise ValueError("the file holds no key")
+        self._digests = digests_in(self._path.read_bytes())
 
-    def admits(self, call: Call) -> bool:
-        """Whether the request carries one of the keys."""
+    def holder(self, call: Call) -> str | None:
+        """Whose key the request carries: a name that tells nothing of it; ``None`` without one."""
         self._refresh()
         scheme, _, given = call.headers.get(b"authorization", b"").partition(b" ")
         if b"authorization" in call.repeated or scheme.lower() != _SCHEME:
-            return False
-        given = given.strip()
-        matches = [hmac.compare_digest(given, key) for key in self._keys]
-        return any(matches)
+            return None
+        digest = digest_of(given.strip())
+        matches = [hmac.compare_digest(digest, known) for known in self._digests]
+        return f"key {digest[:_HOLDER_BYTES].hex()}" if any(matches) else None
 
     def _look(self) -> tuple[int, int, int]:
         stat = self._path.stat()
@@ -56,13 +63,12 @@ class KeyFile:
             seen = self._look()
             if seen == self._seen:
                 return
-            keys = _parse(self._path.read_bytes())
+            digests = digests_in(self._path.read_bytes())
         except OSError:
             return  # being replaced, perhaps: the next request looks again
-        self._seen = seen
-        self._keys = keys or self._keys
-
-
-def _parse(text: bytes) -> tuple[bytes, ...]:
-    lines = (line.strip() for line in text.splitlines())
-    return tuple(line for line in lines if line and not line.startswith(b"#"))
+        except ValueError:
+            self._seen = seen
+            self._log.warning("keys.unusable")
+            return
+        self._seen, self._digests = seen, digests
+        self._log.info("keys.read", keys=len(digests))

@@ -92,7 +92,7 @@ def root(context: HttpContext, request: Request) -> Response:
             "example": _example(context),
             "links": links,
         },
-        headers={"vary": "accept"},
+        headers={"cache-control": "no-cache", "vary": "accept"},
     )
 
 
@@ -132,6 +132,7 @@ def error(_context: HttpContext, request: Request) -> Response:
             }
         )
     page.headers["vary"] = "accept"
+    page.headers["cache-control"] = "no-cache"
     return page
 
 
@@ -141,7 +142,7 @@ def keyed(page: Page, keys: KeyFile | None) -> Page:
         return page
 
     def behind_keys(context: HttpContext, request: Request) -> Response:
-        if not keys.admits(call_of(request.scope)):
+        if keys.holder(call_of(request.scope)) is None:
             raise Refused(problem("unauthorized"))
         return page(context, request)
 

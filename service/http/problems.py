@@ -4,6 +4,7 @@ Laws
 - Every member is ours: a row of the error list, numbers, pointers. Nothing that a client sent and
   nothing that an exception said goes out.
 - Every 503 says when to come back: ``Retry-After`` in whole seconds, at least 1.
+- No cache keeps it (a 404 would otherwise be kept).
 - A 503 of class *shed* carries ``x-envoy-ratelimited``, so that a proxy does not retry it against
   the replicas that are just as busy.
 """
@@ -36,6 +37,9 @@ _SHED = OutcomeClass.SHED
 _UNAUTHORIZED = HTTPStatus.UNAUTHORIZED.value
 _REQUEST_TIMEOUT = HTTPStatus.REQUEST_TIMEOUT.value
 _UNAVAILABLE = HTTPStatus.SERVICE_UNAVAILABLE.value
+
+NO_STORE = (b"cache-control", b"no-store")
+"""On everything that is about a moment or an input: no cache may keep it."""
 
 _CONTENT_TYPE = (b"content-type", b"application/problem+json")
 _CHALLENGE = (b"www-authenticate", f'Bearer realm="{NAME}"'.encode())
@@ -78,7 +82,7 @@ def render(
     """
     kind = problem.kind
     shown = status or kind.status
-    headers: Headers = [_CONTENT_TYPE]
+    headers: Headers = [_CONTENT_TYPE, NO_STORE]
     members: dict[str, Any] = {"request_id": request_id}
     again = retry_after_s(problem)
     if again is not None:

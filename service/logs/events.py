@@ -8,6 +8,10 @@ from __future__ import annotations
 EVENTS: dict[str, str] = {
     "server.started": "The port is open.",
     "server.rehearsal": "Faults on demand are switched on; never in production.",
+    "server.open": "Other machines can connect and no API keys are set: anybody who reaches the"
+    " port is served.",
+    "keys.read": "The key file changed and was read again; keys says how many it holds.",
+    "keys.unusable": "The key file changed and cannot be used: the keys read before stay in force.",
     "server.draining": "A signal to stop arrived; what is inside finishes.",
     "server.stopped": "The process ends; exit_code says how.",
     "request.done": "A prediction request ended; outcome says how.",

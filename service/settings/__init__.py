@@ -8,6 +8,7 @@ from __future__ import annotations
 from service.settings.address import Address
 from service.settings.model import Settings
 from service.settings.sources import Loaded, SettingsError, help_text, load, load_settings
+from service.settings.together import is_open
 from service.settings.values import LATENCY_BOUNDS_MS
 
 __all__ = [
@@ -17,6 +18,7 @@ __all__ = [
     "Settings",
     "SettingsError",
     "help_text",
+    "is_open",
     "load",
     "load_settings",
 ]

@@ -145,6 +145,15 @@ class Settings(BaseSettings):
     max_connections: Annotated[IntOrAuto, Whole(1, 1_000_000, auto=True)] = Field(
         default=AUTO, description="open connections; auto is 80 % of the limit on open files"
     )
+    max_connections_per_client: Annotated[IntOrAuto, Whole(1, 1_000_000, auto=True)] = Field(
+        default=AUTO,
+        description="open connections of one address (IPv6: of a /64); auto is half of all, and no"
+        " bound for this machine itself",
+    )
+    behind_proxy: Annotated[bool, Switch()] = Field(
+        default=False,
+        description="an address is a proxy and no client: clients are told apart by key alone",
+    )
     receive_timeout_ms: Annotated[int, Whole(1, 600_000)] = Field(
         default=10_000,
         description="time for the headers, and again for the body; over ten minutes slow clients"
@@ -185,7 +194,7 @@ class Settings(BaseSettings):
     api_keys_file: Annotated[str, FILE] = Field(
         default="",
         repr=False,
-        description="file with one API key a line; protects predictions, /status and the page",
+        description="file of API keys, one a line; protects predictions, /status and the page",
     )
     rehearsal: Annotated[bool, Switch()] = Field(
         default=False, description="act out faults on demand; only on a loopback address"

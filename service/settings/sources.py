@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from pydantic_settings import CliSettingsSource
 
 from service import ENV_PREFIX, NAME
+from service.settings.keyfile import digests_in
 from service.settings.model import Settings
 from service.settings.values import Rule
 
@@ -111,7 +112,9 @@ def load(argv: Sequence[str], environ: Mapping[str, str]) -> Loaded:
         ) from None
     if settings.api_keys_file and not _holds_a_key(Path(settings.api_keys_file)):
         name = found.names["api_keys_file"]
-        raise SettingsError([f"{name} must be a readable file with one API key a line"])
+        raise SettingsError(
+            [f"{name} must be a readable file with one API key a line, or its sha256:HEX"]
+        )
     if settings.synthetic:
         found.names.setdefault("task", "implied by model")
     return Loaded(settings, found.names)
@@ -225,12 +228,10 @@ def _read_file(path: str, found: _Found, name: str) -> None:
 
 
 def _holds_a_key(path: Path) -> bool:
-    """Whether there is a line that is neither empty nor a comment, as ``http/keys`` reads it."""
     try:
-        lines = path.read_bytes().splitlines() if path.is_file() else []
-    except OSError:
+        return path.is_file() and bool(digests_in(path.read_bytes()))
+    except (OSError, ValueError):
         return False
-    return any(line.strip() and not line.strip().startswith(b"#") for line in lines)
 
 
 def _unknown(name: str, known: Sequence[str], where: str = "") -> str:

@@ -59,6 +59,11 @@ def _conflicts(s: Settings) -> Iterator[Conflict]:
         )
 
 
+def is_open(s: Settings) -> bool:
+    """Whether anybody on another machine can ask for predictions: said at every start."""
+    return not s.address.is_loopback and not s.api_keys_file
+
+
 def warnings(s: Settings) -> list[str]:
     """Whatever is legal but unwise, one sentence each, beginning with the setting's name."""
     return list(_warnings(s))
@@ -68,13 +73,7 @@ def _warnings(s: Settings) -> Iterator[str]:
     deadline = s.limit_settings.deadline_ms
     if s.rehearsal:
         yield "rehearsal: faults are acted out on demand; never on a server that people use."
-    if not s.address.is_loopback and not s.api_keys_file:
-        yield (
-            "bind: other machines can connect and api_keys_file is not set: "
-            "anyone who reaches the port can ask for predictions."
-        )
-    if s.metrics_address is not None and not s.metrics_address.is_loopback:
-        yield "metrics_bind: other machines can connect; /metrics needs no key."
+    yield from _of_clients(s)
     if s.trust_remote_code:
         yield "trust_remote_code: a worker runs code that comes with the model."
     if s.model_is_folder and not Path(s.model_path).is_dir():
@@ -88,6 +87,21 @@ def _warnings(s: Settings) -> Iterator[str]:
         yield "max_body_bytes: more than max_receiving_bytes; so large a body is never received."
     if s.max_body_bytes > s.queue_bytes:
         yield "max_body_bytes: more than queue_bytes; so large a body never fits the queue."
+
+
+def _of_clients(s: Settings) -> Iterator[str]:
+    if is_open(s):
+        yield (
+            "bind: other machines can connect and api_keys_file is not set: "
+            "anyone who reaches the port can ask for predictions."
+        )
+    if s.metrics_address is not None and not s.metrics_address.is_loopback:
+        yield "metrics_bind: other machines can connect; /metrics needs no key."
+    per_client = number(s.max_connections_per_client)
+    if s.behind_proxy and per_client is not None:
+        yield "max_connections_per_client: has no effect with behind_proxy."
+    elif per_client is not None and per_client > (number(s.max_connections) or per_client):
+        yield "max_connections_per_client: more than max_connections; it bounds nothing."
 
 
 def _of_times(s: Settings, deadline: int | None) -> Iterator[str]:

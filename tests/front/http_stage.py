@@ -51,7 +51,8 @@ class ScriptedDispatcher:
     """The dispatcher's outside, without anything behind it.
 
     ``gate_says`` refuses at the gate, ``admit_says`` at admission; ``mode`` says what becomes of
-    what is admitted. ``asks`` and ``tickets`` are what came.
+    what is admitted. ``entitled`` are clients with a claim to a share. ``asks``, ``tickets`` and
+    ``claims`` are what came.
     """
 
     def __init__(self, limits: Limits | None) -> None:
@@ -70,10 +71,16 @@ class ScriptedDispatcher:
         self.tickets: list[Ticket] = []
         self.left: list[Step] = []
         self.gates = 0
+        self.claims: list[str] = []
+        self.entitled: set[str] = set()
 
     def gate(self) -> Problem | None:
         self.gates += 1
         return self.gate_says
+
+    def has_claim(self, client: str) -> bool:
+        self.claims.append(client)
+        return client in self.entitled
 
     def ready(self) -> tuple[bool, str]:
         return self.readiness
@@ -334,6 +341,7 @@ def serving(stage: Stage, loop: str = "uvloop") -> Iterator[Served]:
         log_config=None,
         access_log=False,
         server_header=False,
+        proxy_headers=False,
         timeout_keep_alive=stage.settings.keep_alive_s,
         reset_contextvars=True,
     )

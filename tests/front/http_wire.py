@@ -23,10 +23,16 @@ class Reply:
 
 
 class Wire:
-    """One connection."""
+    """One connection.
 
-    def __init__(self, address: tuple[str, int]) -> None:
-        self.socket = socket.create_connection(address, timeout=TIMEOUT_S)
+    Args:
+        address: of the server.
+        source: the own address, where it matters.
+    """
+
+    def __init__(self, address: tuple[str, int], source: str = "") -> None:
+        own = (source, 0) if source else None
+        self.socket = socket.create_connection(address, TIMEOUT_S, own)
         self.ended = False
         self.reset = False
         self._replies: list[Reply] = []
@@ -88,9 +94,9 @@ class Wire:
 
 
 @contextmanager
-def wire(address: tuple[str, int]) -> Iterator[Wire]:
+def wire(address: tuple[str, int], source: str = "") -> Iterator[Wire]:
     """A connection that is closed at the end."""
-    client = Wire(address)
+    client = Wire(address, source)
     try:
         yield client
     finally:

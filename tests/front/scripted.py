@@ -534,6 +534,7 @@ class House:
         age_s: float = 0.0,
         body_s: float = 0.0,
         nbytes: int | None = None,
+        client: str = "",
     ) -> Ask:
         """A request whose headers came ``age_s`` ago and whose body took ``body_s`` of it."""
         headers_at = self.loop.time() - age_s
@@ -546,6 +547,7 @@ class House:
             headers_at=headers_at,
             body_at=headers_at + body_s,
             timeout_s=timeout_s,
+            client=client,
         )
 
     def send(self, *inputs: str, **given: Any) -> Caller:
@@ -607,6 +609,7 @@ class House:
         assert not self.dispatcher.tickets
         assert len(self.dispatcher.queue) == 0
         assert (self.dispatcher.queue.nbytes, self.dispatcher.queue.units) == (0, 0)
+        assert len(self.dispatcher.queue.shares) == self.dispatcher.queue.shares.top == 0
         assert self.in_flight() == (0, 0)
         assert self.metric("queue_depth") == 0
         items = sum(len(one.ask.inputs) for one in self.callers if one.ticket is not None)

@@ -82,6 +82,8 @@ TABLE = {
     "max_chars": whole(AUTO, 1, 32 * MIB, auto=True),
     "max_receiving_bytes": whole(64 * MIB, 1, 64 * 1024 * MIB),
     "max_connections": whole(AUTO, 1, 1_000_000, auto=True),
+    "max_connections_per_client": whole(AUTO, 1, 1_000_000, auto=True),
+    "behind_proxy": Row(default=False, good=True, bad=("2", "10.0.0.1"), says="true or false"),
     "receive_timeout_ms": whole(10_000, 1, 600_000),
     "keep_alive_s": whole(75, 1, 3600),
     "breaker_failures": whole(5, 1, 1000),

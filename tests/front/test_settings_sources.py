@@ -180,7 +180,7 @@ def test_key_file_without_a_key(content: bytes | None, tmp_path: Path) -> None:
     file = tmp_path / SECRET
     if content is not None:
         file.write_bytes(content)
-    says = "must be a readable file with one API key a line"
+    says = "must be a readable file with one API key a line, or its sha256:HEX"
     assert lines_of(["--api-keys-file", str(file)]) == [f"--api-keys-file {says}"]
     assert lines_of([], {"SEAWALL_API_KEYS_FILE": str(tmp_path)}) == [
         f"SEAWALL_API_KEYS_FILE {says}"

@@ -42,8 +42,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 from service.core.errors import problem
 from service.http.body import MALFORMED, is_more
+from service.http.peers import NOBODY, Peers, peer_of
 from service.http.protocol.ending import DEAF, LINGER_BYTES, LINGER_S, OPEN, REST, EndingProtocol
-from service.http.protocol.head import HEAD_BYTES, answer_bytes
+from service.http.protocol.head import HEAD_BYTES, HEAD_LINES, answer_bytes
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -57,6 +58,9 @@ class GuardedProtocol(EndingProtocol):
     """One connection; ``limits.make_protocol`` makes the class of a server."""
 
     door: ClassVar[Door | None] = None
+    peers: ClassVar[Peers]
+
+    peer = NOBODY
 
     _running: RequestResponseCycle | None = None
     _broken: RequestResponseCycle | None = None
@@ -69,12 +73,14 @@ class GuardedProtocol(EndingProtocol):
         """A client connected."""
         super().connection_made(transport)
         self.metrics.connection_opened()
-        most = self.limits.max_connections
-        if len(self.connections) <= most:
+        self.peer = peer_of(self.client[0]) if self.client else NOBODY
+        theirs, most = self.peers.enter(self.peer), self.limits.max_connections
+        over = max(len(self.connections) - most, theirs - self.limits.most_of(self.peer))
+        if over <= 0:
             self._timer.arm(self.limits.receive_timeout_s, self._head_is_late)
             return
         self.metrics.connection_dropped("too_many")
-        if len(self.connections) > most + most // 8 + 1:
+        if over > most // 8 + 1:
             transport.abort()  # to say so holds a descriptor for a moment: only so many
         else:
             self._say(problem("queue_full", "Too many connections are open at present."))
@@ -85,6 +91,7 @@ class GuardedProtocol(EndingProtocol):
         self._taking.disarm()
         self._idle.cancel()
         self.metrics.connection_closed()
+        self.peers.leave(self.peer)
         waiting = list(reversed(self.pipeline))
         self.pipeline.clear()
         super().connection_lost(exc)  # tells only the newest request
@@ -143,7 +150,7 @@ class GuardedProtocol(EndingProtocol):
             or not self.parser.should_keep_alive()
         ):
             return False
-        refusal = door.refusal(self.parser.get_method(), self.url, self.headers)
+        refusal = door.refusal(self.parser.get_method(), self.url, self.headers, self.peer)
         if refusal is None:
             return False
         self.transport.write(answer_bytes(*refusal, self.server_state.default_headers))
@@ -249,7 +256,7 @@ class GuardedProtocol(EndingProtocol):
         elif self._answer_is_due():
             self._deafen()
         elif self.head.too_large:
-            detail = f"The head of a request may have at most {HEAD_BYTES} bytes."
+            detail = f"A head may have at most {HEAD_BYTES} bytes and {HEAD_LINES} headers."
             status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
             self._say(problem("malformed_request", detail, limit=HEAD_BYTES), status)
         else:

@@ -13,6 +13,10 @@ from service.http.problems import Headers, render
 HEAD_BYTES = 64 * 1024
 """Most bytes of a head (431). Other servers take 8 to 80 KiB."""
 
+HEAD_LINES = 256
+"""Most headers of a head (431): ten times what browsers and proxies send. Each costs far more
+memory than its bytes say."""
+
 _UPGRADE = frozenset({b"upgrade", b"http2-settings"})
 
 
@@ -38,27 +42,29 @@ class HeadMeter:
         self.heard = False
         self.too_large = False
         self._told_bytes = 0
+        self._told_lines = 0
         self._silent_bytes = 0
 
     def begin(self) -> None:
         """A message begins."""
         self.open = self.heard = True
-        self._told_bytes = 0
+        self._told_bytes = self._told_lines = 0
 
     def complete(self) -> None:
         """Its headers are complete; what is told from now on is a trailer."""
         self.open = False
         self.heard = True
-        self._told_bytes = 0
+        self._told_bytes = self._told_lines = 0
 
-    def told(self, more: int) -> None:
-        """The parser reported so many bytes of a head or trailer.
+    def told(self, more: int, *, lines: int = 0) -> None:
+        """The parser reported so many bytes, and so many headers, of a head or trailer.
 
         Raises:
-            HeadTooLarge: more than :data:`HEAD_BYTES`.
+            HeadTooLarge: more than :data:`HEAD_BYTES` or :data:`HEAD_LINES`.
         """
         self._told_bytes += more
-        if self._told_bytes > HEAD_BYTES:
+        self._told_lines += lines
+        if self._told_bytes > HEAD_BYTES or self._told_lines > HEAD_LINES:
             self.too_large = True
             raise HeadTooLarge
 

@@ -79,7 +79,7 @@ class ParsingProtocol(HttpToolsProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """A header, or behind a body a trailer."""
-        self.head.told(len(name) + len(value) + 4)  # and b": \r\n"
+        self.head.told(len(name) + len(value) + 4, lines=1)  # and b": \r\n"
         if self.head.open:
             name = name.lower()
             self.headers.append((name, value))
