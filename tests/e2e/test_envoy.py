@@ -91,11 +91,11 @@ def test_a_steady_load_is_shared(lasting: House) -> None:
 
 def test_an_overload_ejects_nobody_and_is_not_retried(lasting: House) -> None:
     """Refusals pass as they are, with their headers; no replica leaves and none is asked twice."""
-    for _ in range(3):
-        answers = lasting.ask(*[slow(50)] * 120)
+    for _ in range(2):
+        answers = lasting.ask(*[slow(100)] * 120)
         codes = Counter(answer.code for answer in answers)
         assert {*codes} == {"ok", "queue_full"}
-        assert codes["queue_full"] >= 40
+        assert codes["queue_full"] >= 20
         for answer in answers:
             if answer.status == 503:
                 assert answer.headers["x-envoy-ratelimited"] == "true"

@@ -72,7 +72,7 @@ def test_a_load_is_shared(house: House) -> None:
 
 def test_refusals_and_headers_pass_as_they_are(house: House) -> None:
     """An overload gives our 503 with its headers; no replica is left out for it."""
-    slow = Call("one two three", {"X-Rehearse-Fault": "slow=50"})
+    slow = Call("one two three", {"X-Rehearse-Fault": "slow=100"})
     answers = house.ask(*[slow] * 120)
     codes = Counter(answer.code for answer in answers)
     assert {*codes} == {"ok", "queue_full"}
