@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
+import httpx
+
 from tests.e2e.program import Program
 from tests.e2e.prometheus import free_port
 from tests.e2e.server import wait_for
@@ -70,7 +72,7 @@ class Nginx(Program):
         def up() -> bool:
             try:
                 return self.client.get("/livez").status_code == 200
-            except OSError:
+            except httpx.TransportError:
                 return False
 
         wait_for(up, "nginx")
