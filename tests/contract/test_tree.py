@@ -10,7 +10,7 @@ from tests.tools import ROOT
 TOP = {
     "service", "tests", "deploy", "dashboards", "docs", ".ci",
     "pyproject.toml", "CHANGELOG.md", "README.md", "LICENSE", "Makefile",
-    ".gitignore", ".editorconfig",
+    ".dockerignore", ".gitignore", ".editorconfig",
 }  # fmt: skip
 """Every name at the top of the tree."""
 

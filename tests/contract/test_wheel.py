@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tomllib
@@ -22,16 +23,29 @@ MODEL_FILES = {
     "tokenizer.json", "tokenizer_config.json", "vocab.txt",
 }  # fmt: skip
 
+BUILT_FROM = ("pyproject.toml", "README.md", "LICENSE")
+"""What a build reads besides the package."""
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> ZipFile:
-    """The wheel, built from the source tree."""
-    folder = tmp_path_factory.mktemp("wheel")
+
+def build(tree: Path, folder: Path) -> Path:
+    """Build the wheel of a tree into a folder."""
     subprocess.run(
         [sys.executable, "-P", "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
-        cwd=ROOT, check=True, capture_output=True, timeout=120,
+        cwd=tree, check=True, capture_output=True, timeout=120,
     )  # fmt: skip
     (built,) = folder.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel's file, built from the source tree."""
+    return build(ROOT, tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def wheel(built: Path) -> ZipFile:
+    """The wheel, built from the source tree."""
     return ZipFile(built)
 
 
@@ -69,6 +83,20 @@ def test_nothing_else(wheel: ZipFile) -> None:
     """Besides the package the wheel holds its own description, no tests, docs or scripts."""
     tops = {Path(name).parts[0] for name in wheel.namelist()}
     assert tops == {"service", f"seawall-{__version__}.dist-info"}
+
+
+def test_the_same_tree_makes_the_same_wheel(built: Path, tmp_path: Path) -> None:
+    """Built elsewhere, later and under another mask, the wheel is the same byte for byte."""
+    tree = tmp_path / "tree"
+    for path in (one for one in files() if one.parts[0] in {"service", *BUILT_FROM}):
+        copy = tree / path
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes((ROOT / path).read_bytes())
+        copy.chmod(0o600)
+        os.utime(copy, (2_000_000_000, 2_000_000_000))
+    again = build(tree, tmp_path / "wheel")
+    assert again.name == built.name
+    assert again.read_bytes() == built.read_bytes()
 
 
 def test_description(metadata: Message) -> None:

@@ -1,0 +1,154 @@
+"""A local Ray cluster of three nodes: one without replicas, two with one each.
+
+Needs the extra ``ray`` and the machine for itself; Ray warns of much, so warnings are let be:
+``python -m pytest -m ray -W default tests/e2e/test_ray.py``.
+"""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.e2e.load import Answer, Call, at_once
+from tests.e2e.prometheus import free_port
+from tests.e2e.server import wait_for
+
+pytestmark = [pytest.mark.ray, pytest.mark.e2e, pytest.mark.filterwarnings("default")]
+
+STORE_BYTES = 80 << 20
+SETTINGS = {
+    "model": "synthetic:cpu", "workers": "1", "queue_limit": "20", "batch_ms": "1",
+    "deadline_ms": "60000", "max_wait_ms": "60000",
+}  # fmt: skip
+LONG = Call(" ".join(["word"] * 200))
+"""About a tenth of a second of model time, alone."""
+
+
+class House:
+    """The cluster, its application and its address."""
+
+    def __init__(self, cluster: Any, nodes: list[Any], port: int) -> None:
+        self.cluster, self.nodes, self.port = cluster, nodes, port
+        self.client = httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=60)
+
+    def ask(self, *calls: Call) -> list[Answer]:
+        """Send requests through Serve's proxy at the same moment."""
+        return at_once(self.port, calls)
+
+    def replicas(self) -> set[int]:
+        """The process ids of the replicas on all nodes."""
+        found = set()
+        for child in psutil.Process().children(recursive=True):
+            with suppress(psutil.Error):
+                if child.cmdline()[:1] == ["ray::ServeReplica:seawall:seawall"]:
+                    found.add(child.pid)
+        return found
+
+    def running(self) -> int:
+        """How many requests are being worked on, as far as one look at each replica tells."""
+        looks = {}
+        for _ in range(20):
+            status = self.client.get("/status").json()
+            [worker] = status["workers"]
+            looks[worker["pid"]] = worker["running_items"] + status["queue"]["depth"]
+        return sum(looks.values())
+
+
+@pytest.fixture(scope="module")
+def house() -> Iterator[House]:
+    """Three nodes, the application on two of them."""
+    ray = pytest.importorskip("ray", reason="needs the extra: pip install 'seawall[ray]'")
+    from ray import serve
+    from ray.cluster_utils import Cluster
+
+    from service.ray_serve import build
+
+    port = free_port()
+    head = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    node = {"num_cpus": 2, "object_store_memory": STORE_BYTES}
+    nodes = [cluster.add_node(**node) for _ in range(2)]
+    ray.init(address=cluster.address, log_to_driver=False)
+    try:
+        serve.start(http_options={"host": "127.0.0.1", "port": port})
+        placed = {"replicas": "2", "cpus": "2", "per_node": "1"}
+        serve.run(build({**SETTINGS, **placed}), name="seawall", route_prefix="/")
+        yield House(cluster, nodes, port)
+        serve.shutdown()
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_answers_and_problems_are_ours(house: House) -> None:
+    """What the server says passes unchanged: answers, 400, 404, 422, 504."""
+    assert house.ask(Call("one two three"))[0].json["tokens"] == 3
+    cases = [
+        (Call("one", {"X-Request-Timeout-Ms": "never"}), 400, "malformed_request"),
+        (Call({"inputs": 5}), 422, "invalid_input"),
+        (Call(LONG.body, {"X-Request-Timeout-Ms": "20"}), 504, "deadline_exceeded"),
+    ]
+    for call, status, code in cases:
+        [answer] = house.ask(call)
+        assert (answer.status, answer.json["type"]) == (status, f"/errors/{code}")
+        assert answer.headers["content-type"] == "application/problem+json"
+
+
+def test_an_overload_is_refused_by_us(house: House) -> None:
+    """Two replicas of a place for 20 each: the rest gets our 503 at once, and nobody Serve's."""
+    before = time.monotonic()
+    answers = house.ask(*[LONG] * 120)
+    took_s = time.monotonic() - before
+    codes = Counter(answer.code for answer in answers)
+    assert {*codes} == {"ok", "queue_full"}
+    # Both replicas were filled: one alone takes 21 and what it ends meanwhile.
+    assert codes["ok"] >= 38
+    for answer in answers:
+        if answer.status == 503:
+            assert answer.headers["x-envoy-ratelimited"] == "true"
+            assert int(answer.headers["retry-after"]) >= 1
+    # Refusals did not wait for the work.
+    refused = [answer.seconds for answer in answers if answer.status == 503]
+    assert sorted(refused)[len(refused) // 2] < took_s / 2
+
+
+def test_a_client_that_leaves_cancels_its_work(house: House) -> None:
+    """Requests whose clients hang up leave the queues at once, and are counted as gone."""
+    with ExitStack() as clients:
+        for _ in range(40):
+            client = socket.create_connection(("127.0.0.1", house.port))
+            clients.callback(client.close)
+            client.sendall(LONG.wire("127.0.0.1"))
+        wait_for(house.running, "their work")
+    wait_for(lambda: not house.running(), "the queues to be empty")
+    gone = house.client.get("/status").json()["outcomes"]["gone"]["client_gone"]
+    assert gone >= 1
+
+
+def test_a_killed_node_is_replaced(house: House) -> None:
+    """While one node is gone the other serves; on a node that joins a replica comes up again."""
+    before = house.replicas()
+    assert len(before) == 2
+    house.cluster.remove_node(house.nodes.pop())
+
+    def served() -> bool:
+        return {answer.status for answer in house.ask(*[Call("one two")] * 4)} == {200}
+
+    wait_for(lambda: len(house.replicas()) == 1, "the node to be gone")
+    wait_for(served, "the replica that is left")
+    house.nodes.append(house.cluster.add_node(num_cpus=2, object_store_memory=STORE_BYTES))
+
+    def replaced() -> bool:
+        now = house.replicas()
+        return len(now) == 2 and len(now & before) == 1
+
+    wait_for(replaced, "a replica on the new node", 180.0)
+    assert {answer.status for answer in house.ask(*[Call("one two")] * 20)} == {200}
