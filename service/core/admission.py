@@ -47,6 +47,8 @@ class Ask:
         headers_at, body_at: when headers and body were complete, seconds of the one clock.
         timeout_s: the deadline that the client named (the smaller of its headers), else ``None``.
         rehearse: the fault to act out, only in rehearsal mode.
+        times: how often each text goes through the model (once for each label, for example).
+        steps: tokens that are generated for each, one after the other.
     """
 
     request_id: str
@@ -58,6 +60,8 @@ class Ask:
     body_at: float
     timeout_s: float | None
     rehearse: str = ""
+    times: int = 1
+    steps: int = 0
 
 
 class Line(NamedTuple):
