@@ -23,7 +23,7 @@ from service.logs import get_log, loop_exception_handler
 from service.metrics import LoopLag, Metrics
 from service.settings import Settings, load_settings
 from service.supervisor import worker_count, worker_factory
-from service.tasks import TASKS
+from service.tasks import task_named
 from service.workers import WorkerFactory
 
 Scope = MutableMapping[str, Any]
@@ -53,7 +53,7 @@ class App:
         self.on_fatal: Callable[[int], None] | None = None
         self._factory = factory
         self._lag: asyncio.Task[None] | None = None
-        task = TASKS[settings.task]
+        task = task_named(settings.task)
         self.dispatcher = Dispatcher(
             settings=settings,
             task=task,

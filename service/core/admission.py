@@ -48,6 +48,8 @@ class Ask:
         timeout_s: the deadline that the client named (the smaller of its headers), else ``None``.
         rehearse: the fault to act out, only in rehearsal mode.
         client: whose share of the queue it takes, empty if nobody knows.
+        times: how often each text goes through the model (once for each label, for example).
+        steps: tokens that are generated for each, one after the other.
     """
 
     request_id: str
@@ -60,6 +62,8 @@ class Ask:
     timeout_s: float | None
     rehearse: str = ""
     client: str = ""
+    times: int = 1
+    steps: int = 0
 
 
 class Line(NamedTuple):

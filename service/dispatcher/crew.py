@@ -297,4 +297,4 @@ def _plan(settings: Settings, facts: Facts) -> Plan:
         typical_units=float(facts.typical_units),
         max_tokens=facts.max_tokens,
     )
-    return Plan(cost, limits, facts.batchable)
+    return Plan(cost, limits, facts.batchable, facts.step_units, float(facts.most_units or "inf"))

@@ -97,7 +97,8 @@ class Intake:
 
         # A text that is too long for the model costs nothing: it is told so before any batch.
         most = float(plan.limits.max_tokens)
-        units = [min(plan.cost.units(len(text)), most) for text in ask.inputs]
+        steps = ask.steps * plan.step_units
+        units = [ask.times * min(plan.cost.units(len(text)), most) + steps for text in ask.inputs]
         if len(units) == 1:  # alone it has no padding and is one batch
             own_s = plan.cost.batch_s(units[0])
         else:

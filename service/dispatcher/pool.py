@@ -115,7 +115,7 @@ class Pool:
             return 0.0
         cost = self.plan.cost
         seconds = self.plan.limits.batch_time(cost.batch_s(0.0))
-        return self.budget.limit(cost.padded_within(seconds))
+        return min(self.budget.limit(cost.padded_within(seconds)), self.plan.most_units)
 
     def feed(self) -> None:
         """Give every free worker its next step."""

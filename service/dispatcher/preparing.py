@@ -22,7 +22,7 @@ from collections.abc import Callable, Sequence
 from service.core.errors import problem
 from service.core.item import Item, ItemState
 from service.dispatcher.pool import Pool
-from service.dispatcher.slots import MOST_UNITS, Slot, refusal_of, ticket_of, wire_item
+from service.dispatcher.slots import MOST_UNITS, Plan, Slot, refusal_of, ticket_of, wire_item
 from service.logs import get_log
 from service.metrics import Metrics
 from service.worker.wire import Prepared, Unfit
@@ -87,10 +87,16 @@ class Preparing:
             slot.worker.drop([frame.id])
             return
         if self._pool.plan is not None:
-            self._pool.plan.cost.learn_item(len(item.inputs), frame.units, frame.seconds)
+            self._learn(self._pool.plan, item, frame)
         self._metrics.stage_seconds("prepare", self._clock() - item.arrived)
         self._queue.prepared(item, float(frame.units), frame.key)
         self._pool.feed()
+
+    def _learn(self, plan: Plan, item: Item, frame: Prepared) -> None:
+        """What a character makes: of the text once, without what is generated behind it."""
+        ask = ticket_of(item).ask
+        units = max(0.0, frame.units - ask.steps * plan.step_units) / ask.times
+        plan.cost.learn_item(len(item.inputs), units, frame.seconds)
 
     def unfit(self, slot: Slot, frame: Unfit) -> None:
         """An item cannot be run: its request ends."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from math import inf
 from typing import cast
 
 from service.core.cost import Cost
@@ -27,11 +28,17 @@ _WIRE_OVERHEAD = 64
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What is known once the first worker is ready."""
+    """What is known once the first worker is ready.
+
+    ``step_units`` is a generated token's cost, ``most_units`` the size of a batch whose answers fit
+    one frame.
+    """
 
     cost: Cost
     limits: Limits
     batchable: bool
+    step_units: float = 0.0
+    most_units: float = inf
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -21,6 +21,7 @@ from service.http import asking, media
 from service.http.body import check_headers, receive_body
 from service.http.context import Call, HttpContext, call_of
 from service.http.problems import NO_STORE, Headers
+from service.http.shapes import body_of
 
 if TYPE_CHECKING:
     from service.dispatcher import Reply, Ticket
@@ -60,7 +61,7 @@ class Predict:
         )
         reply = await _reply(context.dispatcher.admit(ask), receive)
         replied_at = context.clock()
-        answer = b"[" + b",".join(reply.outputs) + b"]" if ask.is_list else reply.outputs[0]
+        answer = body_of(reply.outputs, ask, context.task, call)
         await self._answer(call, reply, answer, send)
         context.metrics.stage_seconds("respond", context.clock() - replied_at)
 

@@ -63,7 +63,7 @@ def inputs_of(body: Body, context: HttpContext) -> tuple[tuple[str, ...], bool]:
         Refused: ``invalid_input``, ``payload_too_large``.
     """
     task = context.task
-    if not isinstance(body.inputs, list):
+    if task.is_one(body.inputs):
         inputs: tuple[str, ...] = (task.parse_input(body.inputs, "/inputs"),)
     else:
         _check_length(len(body.inputs), context)
@@ -76,18 +76,19 @@ def inputs_of(body: Body, context: HttpContext) -> tuple[tuple[str, ...], bool]:
         if sum(map(len, inputs)) > most:
             detail = f"The inputs of this request may have at most {most} characters together."
             raise Refused(problem("payload_too_large", detail, limit=most))
-    return inputs, isinstance(body.inputs, list)
+    return inputs, not task.is_one(body.inputs)
 
 
-def parameters_of(value: Json, context: HttpContext) -> bytes:
-    """The parameters, checked and normalised, as JSON.
+def parameters_of(value: Json, context: HttpContext) -> dict[str, Json]:
+    """The parameters, checked and normalised.
 
     Raises:
         Refused: ``invalid_input``.
     """
-    if not value and (value is None or isinstance(value, dict)):
-        return b"{}"
-    return msgspec.json.encode(context.task.parse_parameters(value, context.dispatcher.int_facts))
+    task = context.task
+    if not value and (value is None or isinstance(value, dict)) and not task.needs_parameters:
+        return {}
+    return task.parse_parameters(value, context.dispatcher.int_facts)
 
 
 def ask_of(
@@ -110,10 +111,11 @@ def ask_of(
     parameters = parameters_of(body.parameters, context)
     if body.flaw is not None:
         raise Refused(body.flaw)
+    work = context.task.work(parameters)
     return Ask(
         request_id=call.request_id,
         inputs=inputs,
-        parameters=parameters,
+        parameters=msgspec.json.encode(parameters) if parameters else b"{}",
         is_list=is_list,
         nbytes=nbytes,
         headers_at=call.started,
@@ -121,6 +123,8 @@ def ask_of(
         timeout_s=timeout_s,
         rehearse=rehearse,
         client=call.client,
+        times=work.times,
+        steps=work.steps,
     )
 
 

@@ -45,6 +45,8 @@ _FORM = re.compile(
     rb"\s*(?:(?:inputs?|parameters|text)=.*|%b(?:&%b)*\s*)" % (_FIELD, _FIELD), re.DOTALL
 )
 _MEMBERS = frozenset({"inputs", "parameters"})
+_STREAM = "stream"
+"""The Hugging Face client sends it beside them, as false, when it asks for a text."""
 
 _FORM_DETAIL = (
     "The body looks like form fields. Send the text itself, or JSON with 'inputs' and "
@@ -148,7 +150,8 @@ def _look_again(body: bytes, flaw: Problem) -> Json:
 
 def _members(value: Mapping[str, Json], flaw: Problem | None) -> Body:
     faults = []
-    if not _MEMBERS.issuperset(value):
+    extra = value.keys() - _MEMBERS
+    if extra and not (extra == {_STREAM} and value[_STREAM] is False):
         faults.append(FieldError("", "unknown member; send 'inputs' and 'parameters' only"))
     if value.get("inputs") is None:
         faults.extend(_at_inputs("send 'inputs': one input or a list of inputs"))

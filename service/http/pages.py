@@ -22,6 +22,7 @@ from service.http import site
 from service.http.context import HttpContext, call_of
 from service.http.keys import KeyFile
 from service.http.routes import Page, Place
+from service.tasks.base import Json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -90,16 +91,19 @@ def root(context: HttpContext, request: Request) -> Response:
             "task": context.task.name,
             "model": context.settings.model_name,
             "example": _example(context),
+            "parameters": dict(context.task.example_parameters),
             "links": links,
         },
         headers={"cache-control": "no-cache", "vary": "accept"},
     )
 
 
-def _example(context: HttpContext) -> str | None:
+def _example(context: HttpContext) -> Json:
     """An input that works on this model; ``None`` until its mask token is known."""
-    facts = context.dispatcher.facts
-    return context.task.example.replace("{mask}", facts.mask_token) if facts else None
+    facts, example = context.dispatcher.facts, context.task.example
+    if facts is None:
+        return None
+    return example.replace("{mask}", facts.mask_token) if isinstance(example, str) else example
 
 
 def _for_people(request: Request) -> bool:

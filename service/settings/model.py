@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from service.core.limits import LimitSettings
 from service.settings.address import Address
+from service.settings.tasks import TaskName
 from service.settings.together import conflicts
 from service.settings.values import (
     AUTO,
@@ -36,7 +37,6 @@ from service.settings.values import (
     Whole,
     number,
 )
-from service.tasks import TASKS
 
 PACKAGED_MODEL = "fill-mask-small"
 """The model inside the package, by its short name."""
@@ -74,7 +74,7 @@ class Settings(BaseSettings):
     revision: Annotated[str, REVISION] = Field(
         default="", description="branch, tag or commit of a hub model; empty is its main branch"
     )
-    task: Annotated[str, Choice(tuple(TASKS))] = Field(
+    task: Annotated[str, TaskName()] = Field(
         default="fill-mask", description="the pipeline's task; a synthetic: model implies synthetic"
     )
     device: Annotated[str, DEVICE] = Field(

@@ -275,5 +275,7 @@ def help_text(command: str) -> str:
             f"{flag(setting)} | {flag('no_' + setting)}" if is_switch else f"{flag(setting)} VALUE"
         )
         lines += ["", f"  {head}  ({variable(setting)})"]
-        lines += textwrap.wrap(words, 92, initial_indent=" " * 6, subsequent_indent=" " * 6)
+        lines += textwrap.wrap(
+            words, 92, initial_indent=" " * 6, subsequent_indent=" " * 6, break_on_hyphens=False
+        )
     return "\n".join(lines) + "\n"

@@ -1,4 +1,4 @@
-"""The shape of a task's entry: inputs, parameters, example, canary, batch key.
+"""The shape of a task's entry: inputs, parameters, example, canary, batch key, answers.
 
 Laws
 - An unknown parameter is a 422; a known one is checked by type and range. Nothing a client sends
@@ -6,13 +6,16 @@ Laws
 - ``key`` is made of the prepare and forward parameters only: items of one batch agree in it;
   post parameters need not.
 - A refusal names the field by JSON pointer and says what to send instead, never what was sent.
+- An entry is values and pure functions: the worker runs the stock pipeline as the entry says, so a
+  new task is one file in this room.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 from service.core.errors import FieldError, Refused, invalid, problem
 
@@ -20,6 +23,11 @@ Json = Any
 """A decoded JSON value."""
 
 Role = Literal["prepare", "forward", "post"]
+
+Way = Literal["batched", "generating", "whole"]
+
+MARK = "\0"
+"""Begins an input that travels as JSON, in a task whose inputs are not only texts."""
 
 
 class Reject(Exception):
@@ -41,12 +49,73 @@ class Parameter:
         check: takes the JSON value and the model's facts (``vocab_size`` and the like, may be
             empty before the model is ready) and returns the normalised value; raises
             :class:`Reject`. ``null`` never reaches it: it means "as if absent".
+        required: whether a request without it is refused.
+        stock: the pipeline's own name for it, where that is another.
     """
 
     name: str
     role: Role
     describe: str
     check: Callable[[Json, Mapping[str, int]], Json]
+    required: bool = False
+    stock: str = ""
+
+
+class Work(NamedTuple):
+    """What a request's parameters make of one input.
+
+    Attributes:
+        times: how often its text goes through the model.
+        steps: tokens that are generated one after the other.
+    """
+
+    times: int = 1
+    steps: int = 0
+
+
+class Model(NamedTuple):
+    """What a parameter may have to be held against, once the model is there.
+
+    Attributes:
+        max_tokens: most tokens of one input.
+        special_tokens: that the tokenizer adds to each of them.
+        fast_tokenizer: whether the tokenizer knows where in the text a token stands.
+    """
+
+    max_tokens: int
+    special_tokens: int
+    fast_tokenizer: bool
+
+
+def a_text(value: Json, pointer: str) -> str:
+    """A text with something in it, as it is.
+
+    Raises:
+        Refused: ``invalid_input`` that names the pointer and says what to send.
+    """
+    if not isinstance(value, str):
+        raise Refused(invalid(pointer, "send a string"))
+    if not value.strip():
+        raise Refused(invalid(pointer, "send a text that is not empty"))
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Refused(invalid(pointer, "send text of valid Unicode (no lone surrogates)")) from None
+    return value
+
+
+def is_no_list(value: Json) -> bool:
+    """Whether ``inputs`` is one input and not a list of them."""
+    return not isinstance(value, list)
+
+
+def as_it_is(answer: bytes, _input: str, _parameters: Mapping[str, Json]) -> bytes:
+    """The answer of a lone input as the worker made it."""
+    return answer
+
+
+Shape = Callable[[bytes, str, Mapping[str, Json]], bytes]
+"""The answer of a lone input, that input and the parameters; returns what the client gets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +125,73 @@ class Task:
     Attributes:
         name: the transformers task name.
         media: ``text`` (others come with later tasks).
-        parameters: every parameter that passes, by name.
         example: an input that works on any model of the task; ``{mask}`` is its mask token.
         canary: the input of the self-test, same convention.
+        example_parameters: what the example needs, where a parameter is required.
+        canary_parameters: the canary's.
+        parameters: every parameter that passes, by name.
         bad_examples: inputs that must be refused with 422, with the reason, for tests and pages.
         unit: what one unit of cost is.
+        aliases: other names that transformers knows it by.
+        stock: the transformers task whose pipeline runs it, where that has another name.
+        way: how the worker runs it: ``batched`` with others, ``generating`` token by token, or
+            ``whole``: the stock call itself, one input after the other.
+        needs: Python modules that its pipeline cannot do without, and the extra that has them.
+        structured: whether an input may be another JSON value than a string.
+        spare_weights: parts of the network that the task does not use, and so may be missing.
+        wide_answers: whether an answer holds a vector for each token.
+        cutting: parameters that let a text that is too long for the model be cut.
+        own_head: whether only a model that was made for this task will do.
+        needs_label: how one of the model's labels must begin.
+        parse: checks one input and returns it as the pipeline takes it.
+        is_one: whether ``inputs`` is one input; for tasks whose input is a list itself.
+        together: whether parameters fit each other; returns the fault.
+        fits: whether parameters fit the model; asked by the worker; returns the fault.
+        work: how much of it there is.
+        lone: the answer of a lone input, where the stock call gives it another shape than in a
+            list.
+        hub: the same as the Hugging Face hub's own API has it, for its client.
     """
 
     name: str
     media: Literal["text"]
-    example: str
-    canary: str
+    example: Json
+    canary: Json
+    example_parameters: Mapping[str, Json] = field(default_factory=dict)
+    canary_parameters: Mapping[str, Json] = field(default_factory=dict)
     parameters: Mapping[str, Parameter] = field(default_factory=dict)
-    bad_examples: tuple[tuple[str, str], ...] = ()
+    bad_examples: tuple[tuple[Json, str], ...] = ()
     unit: str = "tokens"
+    aliases: tuple[str, ...] = ()
+    stock: str = ""
+    way: Way = "batched"
+    needs: Mapping[str, str] = field(default_factory=dict)
+    structured: bool = False
+    spare_weights: tuple[str, ...] = ()
+    wide_answers: bool = False
+    cutting: tuple[str, ...] = ("truncation",)
+    own_head: bool = False
+    needs_label: str = ""
+    parse: Callable[[Json, str], Json] = a_text
+    is_one: Callable[[Json], bool] = is_no_list
+    together: Callable[[Mapping[str, Json]], FieldError | None] = lambda _: None
+    fits: Callable[[Mapping[str, Json], Model], FieldError | None] = lambda _, __: None
+    work: Callable[[Mapping[str, Json]], Work] = lambda _: Work()
+    lone: Shape = as_it_is
+    hub: Shape = as_it_is
+
+    @property
+    def pipeline(self) -> str:
+        """The transformers task whose pipeline runs it."""
+        return self.stock or self.name
+
+    @property
+    def needs_parameters(self) -> bool:
+        """Whether a request without parameters is refused."""
+        return any(parameter.required for parameter in self.parameters.values())
 
     def parse_input(self, value: Json, pointer: str) -> str:
-        """One input as the pipeline takes it.
+        """One input as it travels to the worker: the text, or JSON behind :data:`MARK`.
 
         Args:
             value: the decoded JSON value.
@@ -81,17 +200,19 @@ class Task:
         Raises:
             Refused: ``invalid_input`` that names the pointer and says what to send.
         """
-        if not isinstance(value, str):
-            raise Refused(invalid(pointer, "send a string"))
-        if not value.strip():
-            raise Refused(invalid(pointer, "send a text that is not empty"))
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise Refused(
-                invalid(pointer, "send text of valid Unicode (no lone surrogates)")
-            ) from None
-        return value
+        return self.travelling(self.parse(value, pointer))
+
+    def travelling(self, value: Json) -> str:
+        """A value that :attr:`parse` has returned, as a text."""
+        if isinstance(value, str) and not (self.structured and value.startswith(MARK)):
+            return value
+        return MARK + json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+    def arrived(self, text: str) -> Json:
+        """The value of an input that has travelled."""
+        if self.structured and text.startswith(MARK):
+            return json.loads(text[len(MARK) :])
+        return text
 
     def parse_parameters(self, value: Json, facts: Mapping[str, int]) -> dict[str, Json]:
         """The parameters of one request, checked and normalised; all faults at once.
@@ -104,7 +225,7 @@ class Task:
             Refused: ``invalid_input`` with one entry for each parameter at fault.
         """
         if value is None:
-            return {}
+            value = {}
         if not isinstance(value, dict):
             raise Refused(invalid("/parameters", "send an object of parameters"))
         faults: list[FieldError] = []
@@ -119,6 +240,10 @@ class Task:
                     result[name] = known.check(given, facts)
                 except Reject as reject:
                     faults.append(FieldError(f"/parameters/{name}", reject.message))
+            elif known.required:
+                faults.append(FieldError(f"/parameters/{name}", f"send {known.describe}"))
+        if not faults and (fault := self.together(result)) is not None:
+            faults.append(fault)
         if faults:
             raise Refused(problem("invalid_input", errors=tuple(faults)))
         return result
@@ -131,3 +256,7 @@ class Task:
             if self.parameters[name].role != "post"
         ]
         return ";".join(parts)
+
+    def call(self, parameters: Mapping[str, Json]) -> dict[str, Json]:
+        """The parameters as the stock pipeline's call names them."""
+        return {self.parameters[name].stock or name: value for name, value in parameters.items()}

@@ -49,7 +49,7 @@ def _targets(value: Json, _facts: Mapping[str, int]) -> list[str]:
     return list(targets)
 
 
-FILL_MASK = Task(
+FILL_MASK = TASK = Task(
     name="fill-mask",
     media="text",
     example="Paris is the {mask} of France.",

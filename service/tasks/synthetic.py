@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from service.tasks.base import Task
 
-SYNTHETIC = Task(
+SYNTHETIC = TASK = Task(
     name="synthetic",
     media="text",
     example="one two three four five six seven eight",

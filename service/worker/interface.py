@@ -65,11 +65,13 @@ class PreparedInput:
         units: its own length, before padding.
         nbytes: what it costs to keep.
         payload: the pipeline's own.
+        key: what items of its batch must agree in, beside their parameters.
     """
 
     units: int
     nbytes: int
     payload: Any
+    key: str = ""
 
 
 @dataclass(frozen=True, slots=True)

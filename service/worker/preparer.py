@@ -107,7 +107,7 @@ class Preparer:
             # Foreign code: whatever it raises, SystemExit too, is this item's own failure.
             return Unfit(item.id, "model_error", trace=trace_of(error))
         self._cache.put(item.id, prepared)
-        return Prepared(item.id, prepared.units, key, perf_counter() - started)
+        return Prepared(item.id, prepared.units, key + prepared.key, perf_counter() - started)
 
     def _resolve(self, pipeline: Pipeline, item: WireItem, future: Future[PreparedInput]) -> None:
         try:

@@ -31,7 +31,7 @@ from typing import Any
 
 import msgspec
 
-from service.tasks import TASKS
+from service.tasks import task_named
 from service.worker.answers import encode_answer
 from service.worker.cache import PreparedCache
 from service.worker.faults import kind_of, trace_of
@@ -155,7 +155,7 @@ class Runner:
             return None
         self._rehearsal = Rehearsal() if frame.rehearsal else None
         self._pipeline = pipeline
-        self._preparer.start(pipeline, TASKS[frame.task])
+        self._preparer.start(pipeline, task_named(frame.task))
         # What loading made stays for good: freezing it keeps later collections short.
         gc.collect()
         gc.freeze()

@@ -108,6 +108,8 @@ class Facts(msgspec.Struct, frozen=True):
         load_s: seconds from LOAD to READY.
         torch_threads, workers: intra-op threads (0 without torch), and how many workers suit them.
         path: how answers are made: ``stock``, or the name of a faster way that was proved equal.
+        step_units: units of one generated token, 0 where none are generated.
+        most_units: most padded units whose answers fit one frame, 0 where they always do.
     """
 
     task: str
@@ -127,6 +129,8 @@ class Facts(msgspec.Struct, frozen=True):
     torch_threads: int
     workers: int = 1
     path: str = "stock"
+    step_units: float = 0.0
+    most_units: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True, tag_field=_TAG, tag="ready"):

@@ -20,6 +20,7 @@ from service.settings import (
     load_settings,
 )
 from service.settings.sources import INJECTED, flag, variable
+from service.tasks import REASONS, TASKS
 
 AUTO = "auto"
 MIB = 1024 * 1024
@@ -57,7 +58,11 @@ TABLE = {
         "a hub id (org/name), a folder, synthetic:cpu or synthetic:gpu",
     ),
     "revision": Row("", "v1.0/x", ("-x", "a b", "\x00"), "a branch, tag or commit, or empty"),
-    "task": Row("fill-mask", "fill-mask", ("fill_mask", "x"), "one of fill-mask, synthetic"),
+    "task": Row(
+        "fill-mask", "token-classification",
+        ("fill_mask", "x", "generic:a b", "generic:"),
+        f"one of {', '.join(TASKS)}, or generic:NAME for a newer one of transformers",
+    ),
     "device": Row(
         AUTO, "cuda:1", ("gpu", "cuda:", "cpu:0", "CUDA"),
         "auto, cpu, mps, cuda or xpu, or one of several such as cuda:1",
@@ -187,6 +192,35 @@ def test_precedence(name: str, tmp_path: Path) -> None:
     assert getattr(load_settings([*first, *file], env), name) == good
     env_wins = load_settings(as_file(tmp_path, name, default), {variable(name): str(good)})
     assert getattr(env_wins, name) == good
+
+
+@pytest.mark.parametrize(
+    "given,end",
+    [
+        *[(task, f"{task} is not served: {reason}") for task, reason in REASONS.items()],
+        ("generic:depth-estimation", f"served: {REASONS['depth-estimation']}"),
+        ("generic:ner", "ner has an entry: leave generic: out"),
+        ("generic:fill-mask", "fill-mask has an entry: leave generic: out"),
+    ],
+)
+def test_a_task_that_is_not_served_says_why(given: str, end: str) -> None:
+    """A known task without an entry has its reason in the line, one with an entry its name."""
+    [line] = lines_of([f"--task={given}"])
+    assert line.startswith("--task must be one of ")
+    assert line.endswith(end)
+
+
+@pytest.mark.parametrize(
+    "given,task",
+    [
+        ("ner", "token-classification"),
+        ("sentiment-analysis", "text-classification"),
+        ("generic:newer-task", "generic:newer-task"),
+    ],
+)
+def test_a_task_has_one_name(given: str, task: str) -> None:
+    """Behind the settings an alias is its task."""
+    assert load_settings([f"--task={given}"], {}).task == task
 
 
 @EACH

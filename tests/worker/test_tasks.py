@@ -42,9 +42,11 @@ def test_no_text_is_refused_by_pointer(value: Any) -> None:
 
 @pytest.mark.parametrize("task", TASKS.values(), ids=lambda task: task.name)
 def test_examples_pass(task: Task) -> None:
-    """A task's own examples are texts that its own check lets pass."""
-    for text in (task.example, task.canary, *[bad for bad, _ in task.bad_examples]):
-        assert task.parse_input(text, "/inputs") == text
+    """A task's own examples pass its own check, travel and arrive as they were."""
+    for value in (task.example, task.canary):
+        assert task.arrived(task.parse_input(value, "/inputs")) == value
+    for parameters in (task.example_parameters, task.canary_parameters):
+        assert task.parse_parameters(dict(parameters), FACTS) == parameters
 
 
 @pytest.mark.parametrize(
@@ -100,7 +102,7 @@ def test_targets_that_are_no_words(value: Any) -> None:
 def test_unknown_parameters_never_pass(task: Task, name: str) -> None:
     """A name that is not the task's is refused, and what was sent is not repeated."""
     for value in (6, None):
-        messages = refusal(task, {name: value})
+        messages = refusal(task, {name: value, **task.example_parameters})
         assert set(messages) == {"/parameters"}
         assert not name or name not in messages["/parameters"]
 

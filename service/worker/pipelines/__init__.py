@@ -8,7 +8,10 @@ Laws
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
+
+from service.tasks import task_named
 
 if TYPE_CHECKING:
     from service.worker.interface import Pipeline
@@ -28,17 +31,28 @@ def load_pipeline(load: Load) -> Pipeline:
         from service.worker.synthetic import SyntheticPipeline
 
         return SyntheticPipeline.from_load(load)
-    if load.task != "fill-mask":
-        raise CannotLoad("wrong_task", "This task is not one that can be served.")
+    try:
+        task = task_named(load.task)
+    except KeyError:
+        raise CannotLoad("wrong_task", "This task is not one that can be served.") from None
+    for module, extra in task.needs.items():
+        if find_spec(module) is None:
+            message = f"This task needs {module}: install the extra '{extra}'."
+            raise CannotLoad("error", message)
 
     from service.worker.pipelines.folder import check_folder, find_folder
 
     folder = find_folder(load.model, load.revision, trust_remote_code=load.trust_remote_code)
     check_folder(folder)  # says what is wrong before the libraries take seconds to import
 
-    from service.worker.pipelines.fill_mask import FillMask
+    if task.name == "fill-mask":
+        from service.worker.pipelines.fill_mask import FillMask
 
-    return FillMask.from_load(load, folder)
+        return FillMask.from_load(load, folder)
+
+    from service.worker.pipelines.tasked import load_task
+
+    return load_task(load, folder, task)
 
 
 __all__ = ["load_pipeline"]

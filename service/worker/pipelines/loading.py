@@ -8,7 +8,7 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +16,23 @@ from typing import Any
 
 import torch
 from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer
+from transformers.pipelines import SUPPORTED_TASKS
 
+from service.tasks import TASKS
 from service.worker.faults import kind_of
 from service.worker.interface import CannotLoad, Foreign
 from service.worker.pipelines.folder import check_folder
 from service.worker.wire import Load
+
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "vocab.txt",
+    "vocab.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +44,21 @@ class Loaded:
     device: torch.device
 
 
-def load_model(load: Load, folder: Path, auto_class: Foreign) -> Loaded:
-    """Load what ``auto_class`` makes of the folder.
+def load_model(
+    load: Load,
+    folder: Path,
+    *auto_classes: Foreign,
+    spare: Sequence[str] = (),
+    own_head: bool = False,
+) -> Loaded:
+    """Load what the first fitting one of ``auto_classes`` makes of the folder.
+
+    Args:
+        load: as it came in LOAD.
+        folder: of the model.
+        auto_classes: what the task can use.
+        spare: beginnings of names of weights that the task does not use.
+        own_head: whether only a model that was made for one of them will do.
 
     Raises:
         CannotLoad: the device is missing, the files are broken or do not fit the task.
@@ -48,7 +73,11 @@ def load_model(load: Load, folder: Path, auto_class: Foreign) -> Loaded:
     with _named("model_broken", "The model's config.json fits no known architecture."):
         _check_remote_code(raw, load)
         config = AutoConfig.from_pretrained(folder, **options)
-    _check_task(config, raw, auto_class)
+    auto_class = _fitting(config, raw, auto_classes)
+    if own_head and not _made_for(raw, auto_class):
+        raise _incomplete(raw, auto_class)
+    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+        raise CannotLoad("model_broken", "The model folder has no tokenizer.")
     with _named("model_broken", "The model's tokenizer cannot be read."):
         tokenizer = AutoTokenizer.from_pretrained(folder, **options)
     with _named(
@@ -62,7 +91,8 @@ def load_model(load: Load, folder: Path, auto_class: Foreign) -> Loaded:
             output_loading_info=True,
             **options,
         )
-    if info["missing_keys"] or info["mismatched_keys"]:
+    missing = [name for name in info["missing_keys"] if not name.startswith(tuple(spare))]
+    if missing or info["mismatched_keys"]:
         raise _incomplete(raw, auto_class)
     return Loaded(model.eval(), tokenizer, device)
 
@@ -119,19 +149,38 @@ def _check_remote_code(raw: dict[str, Any], load: Load) -> None:
         )
 
 
-def _check_task(config: Foreign, raw: dict[str, Any], auto_class: Foreign) -> None:
+def _fitting(config: Foreign, raw: dict[str, Any], auto_classes: Sequence[Foreign]) -> Foreign:
     auto_map = raw.get("auto_map")
-    own_code = isinstance(auto_map, dict) and auto_class.__name__ in auto_map
-    # The library offers no public way to ask which architectures an auto class takes.
-    if type(config) not in auto_class._model_mapping and not own_code:  # noqa: SLF001
-        raise CannotLoad("wrong_task", "The model's architecture does not fit the task.")
+    for auto_class in auto_classes:
+        own_code = isinstance(auto_map, dict) and auto_class.__name__ in auto_map
+        # The library offers no public way to ask which architectures an auto class takes.
+        if own_code or type(config) in auto_class._model_mapping:  # noqa: SLF001
+            return auto_class
+    hint = _hint(raw)
+    raise CannotLoad("wrong_task", f"The model's architecture does not fit the task.{hint}")
+
+
+def _made_for(raw: dict[str, Any], auto_class: Foreign) -> bool:
+    made: set[str] = set()
+    # By name: asked for the classes themselves it would import every model of the library.
+    for names in auto_class._model_mapping._model_mapping.values():  # noqa: SLF001 - as above
+        made.update(names if isinstance(names, tuple) else (names,))
+    return not made.isdisjoint(raw.get("architectures") or ())
 
 
 def _incomplete(raw: dict[str, Any], auto_class: Foreign) -> CannotLoad:
-    fitting: set[str] = set()
-    for classes in auto_class._model_mapping.values():  # noqa: SLF001 - as above
-        group = classes if isinstance(classes, tuple) else (classes,)
-        fitting.update(cls.__name__ for cls in group)
-    if fitting.isdisjoint(raw.get("architectures") or ()):
-        return CannotLoad("wrong_task", "The model was made for another task.")
+    if not _made_for(raw, auto_class):
+        hint = _hint(raw)
+        return CannotLoad("wrong_task", f"The model was made for another task.{hint}")
     return CannotLoad("model_broken", "The model's weights lack parts that the task needs.")
+
+
+def _hint(raw: dict[str, Any]) -> str:
+    """The tasks that the model's own configuration says it was made for, as a sentence."""
+    found = [
+        task.name
+        for task in TASKS.values()
+        if task.pipeline in SUPPORTED_TASKS and not task.spare_weights
+        if any(_made_for(raw, auto_class) for auto_class in SUPPORTED_TASKS[task.pipeline]["pt"])
+    ]
+    return f" It fits the task {' or '.join(found)}." if found else ""

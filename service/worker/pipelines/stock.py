@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from statistics import median
 from time import perf_counter
@@ -45,11 +45,13 @@ class Payload:
         tensors: by the model's argument name, each of shape (1, length, ...).
         length: tokens.
         post: postprocess parameters.
+        extras: what the model's outputs must carry along for postprocess.
     """
 
     tensors: Mapping[str, torch.Tensor]
     length: int
     post: Mapping[str, Any]
+    extras: Mapping[str, Any] = field(default_factory=dict)
 
 
 class StockPipeline:
@@ -61,6 +63,8 @@ class StockPipeline:
         pipe: the stock pipeline, on its device.
     """
 
+    padding_side = "right"
+
     def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
         self.pipe = pipe
         self.task = task
@@ -69,10 +73,12 @@ class StockPipeline:
         self.max_tokens = 0
         self.vocab_size = 0
         self.cost_unit_s = 0.0
+        self.step_units = 0.0
+        self.most_units = 0
         self._load = load
         # The library pads on the side that the tokenizer names, which a generating model needs on
         # the left; for all others padding on the right leaves every position as it is alone.
-        pipe.tokenizer.padding_side = "right"
+        pipe.tokenizer.padding_side = self.padding_side
         self.batchable = (
             pipe.tokenizer.pad_token_id is not None
             and "attention_mask" in pipe.tokenizer.model_input_names
@@ -97,6 +103,19 @@ class StockPipeline:
     def quicken(self) -> str:
         """Find a faster way to the same answers; returns the name of the way that is taken."""
         return "stock"
+
+    def batches_rightly(self, payload: Foreign) -> bool:
+        """Whether an input has the same outputs beside a longer one as alone."""
+        del payload
+        return True
+
+    def measure_step(self) -> float:
+        """Units of one generated token; called once the cost is fitted."""
+        return 0.0
+
+    def stretched(self, payload: Foreign, length: int) -> Foreign:
+        """The same input, ``length`` tokens long."""
+        return stretched(payload, length)
 
     def infer(self, inputs: Foreign) -> Foreign:
         """Run the model on a padded batch; its outputs come back on the CPU."""
@@ -192,7 +211,9 @@ class StockPipeline:
         for name, value in outputs.items():
             if isinstance(value, torch.Tensor):
                 row = value[index : index + 1]
-                if row.ndim > 1 and row.shape[1] == padded:
+                # A row of scores may be as long as the padded text by chance.
+                by_token = name in payload.tensors or row.ndim > 2  # noqa: PLR2004
+                if by_token and row.ndim > 1 and row.shape[1] == padded:
                     row = row[:, : payload.length]
                 rows[name] = row
         return rows
@@ -201,20 +222,23 @@ class StockPipeline:
         """Run the example, prove the longest input, share the cores, fit the cost, note it all."""
         tokenizer = self.pipe.tokenizer
         self.max_tokens = length_limit(self.pipe.model, tokenizer)
-        example = self.prepare(self.text(self.task.example), b"", {})
-        self._canary = self.prepare(self.text(self.task.canary), b"", {})
-        payload: Payload = example.payload
+        parameters = self.task.example_parameters
+        example = self.prepare(self.text(self.task.example), b"", parameters)
+        canary = self.text(self.task.canary)
+        self._canary = self.prepare(canary, b"", self.task.canary_parameters)
+        payload = example.payload
         with torch.inference_mode():
             self.learn(self.forward([payload]))
             path = self.quicken()
 
             def run_at(length: int) -> None:
-                self.forward([_stretched(payload, length)])
+                self.forward([self.stretched(payload, length)])
 
             self.max_tokens = prove_length(run_at, self.max_tokens, payload.length)
+            self.batchable = self.batchable and self.batches_rightly(payload)
 
         def run_batch(items: int, length: int) -> None:
-            item = PreparedInput(length, 0, _stretched(payload, length))
+            item = PreparedInput(length, 0, self.stretched(payload, length))
             self.run([item] * items)
 
         workers = 1
@@ -227,6 +251,8 @@ class StockPipeline:
         sizes = fit_sizes(payload.length, self.max_tokens, most, batchable=self.batchable)
         fixed_s, self.cost_unit_s = fit_cost(run_batch, sizes)
         units_per_char, prepare_s_per_char = self._measure_preparing()
+        self.step_units = self.measure_step()
+        typical = self.prepare(self.text(self.task.example), b"", parameters)
         self._facts = Facts(
             task=self.task.name,
             model=PurePath(self._load.model).name,
@@ -238,13 +264,15 @@ class StockPipeline:
             batchable=self.batchable,
             cost_fixed_s=fixed_s,
             cost_unit_s=self.cost_unit_s,
-            typical_units=payload.length,
+            typical_units=typical.units,
             units_per_char=units_per_char,
             prepare_s_per_char=prepare_s_per_char,
             load_s=0.0,
             torch_threads=torch.get_num_threads(),
             workers=workers,
             path=path,
+            step_units=self.step_units,
+            most_units=self.most_units,
         )
 
     def _measure_preparing(self) -> tuple[float, float]:
@@ -258,13 +286,15 @@ class StockPipeline:
         return units / len(text), median(times) / len(text)
 
 
-def _stretched(payload: Payload, length: int) -> Payload:
+def stretched(payload: Payload, length: int) -> Payload:
     """The same input, its second token repeated until it is ``length`` tokens long."""
     more = length - payload.length
     if more <= 0:
         return payload
     tensors = {
-        name: torch.cat([value[:, :1], value[:, 1:2].expand(-1, more + 1), value[:, 2:]], dim=1)
+        name: torch.cat(
+            [value[:, :1], value[:, 1:2].repeat_interleave(more + 1, dim=1), value[:, 2:]], dim=1
+        )
         for name, value in payload.tensors.items()
     }
-    return Payload(tensors, length, payload.post)
+    return replace(payload, tensors=tensors, length=length)

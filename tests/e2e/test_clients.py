@@ -1,0 +1,151 @@
+"""The Hugging Face client, pointed at the server, gets what it promises for every text task."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from huggingface_hub import InferenceClient
+from huggingface_hub.errors import HfHubHTTPError
+
+from service.tasks import TASKS
+from tests.e2e.conftest import PATIENT
+from tests.e2e.server import LONG_S, Server, clean_environment
+from tests.tools import ROOT
+
+pytestmark = pytest.mark.e2e
+
+TASK_NAMES = (
+    "text-classification", "token-classification", "feature-extraction",
+    "zero-shot-classification", "text-generation", "table-question-answering",
+)  # fmt: skip
+TEXT = "anna lives in the harbour of hamburg ."
+TABLE = {"harbour": ["hamburg", "paris"], "all": ["12", "30"]}
+
+
+class Asked:
+    """A server with a small model of one task, and the client."""
+
+    def __init__(self, task: str, server: Server) -> None:
+        self.task = task
+        self.server = server
+        self.client = InferenceClient(server.url, timeout=LONG_S)
+
+    def post(self, inputs: Any, **parameters: Any) -> Any:
+        """What the server says to anybody else."""
+        answer = self.server.predict_json({"inputs": inputs, "parameters": parameters})
+        assert answer.status_code == 200, answer.text
+        return answer.json()
+
+
+@pytest.fixture(scope="module", params=TASK_NAMES)
+def asked(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Asked]:
+    """Each task in turn."""
+    folder = tmp_path_factory.mktemp(request.param)
+    build(folder, request.param)
+    flags = ("--task", request.param, "--model", str(folder), "--torch-threads", "1")
+    with Server(*PATIENT, *flags) as server:
+        yield Asked(request.param, server)
+
+
+def build(folder: Path, task: str) -> None:
+    """A small model; in a program of its own, so that pytest's process needs no torch."""
+    subprocess.run(
+        [sys.executable, "-m", "tests.worker.small_models", str(folder), task],
+        env=clean_environment(), cwd=ROOT, capture_output=True, check=True, timeout=LONG_S,
+    )  # fmt: skip
+
+
+def test_the_client_gets_what_the_server_says(asked: Asked) -> None:
+    """Whatever the client makes of the answer, its content is the pipeline's."""
+    {
+        "text-classification": _text_classification,
+        "token-classification": _token_classification,
+        "feature-extraction": _feature_extraction,
+        "zero-shot-classification": _zero_shot,
+        "text-generation": _text_generation,
+        "table-question-answering": _table,
+    }[asked.task](asked)
+
+
+def _text_classification(asked: Asked) -> None:
+    [label] = asked.client.text_classification(TEXT)
+    assert [dict(label)] == asked.post(TEXT)
+    labels = asked.client.text_classification(TEXT, top_k=3)
+    assert list(map(dict, labels)) == asked.post(TEXT, top_k=3)
+
+
+def _token_classification(asked: Asked) -> None:
+    found = asked.client.token_classification(TEXT)
+    assert [one.word for one in found] == [one["word"] for one in asked.post(TEXT)]
+    found = asked.client.token_classification(TEXT * 5, aggregation_strategy="simple", stride=4)
+    right = asked.post(TEXT * 5, aggregation_strategy="simple", stride=4)
+    assert right
+    assert [one.entity_group for one in found] == [one["entity_group"] for one in right]
+
+
+def _feature_extraction(asked: Asked) -> None:
+    found, right = asked.client.feature_extraction(TEXT), asked.post(TEXT)
+    assert found.shape == (1, len(right[0]), len(right[0][0]))
+    assert found.flatten().tolist() == pytest.approx([x for row in right[0] for x in row])
+
+
+def _zero_shot(asked: Asked) -> None:
+    labels = ["travel", "cooking", "politics"]
+    found = asked.client.zero_shot_classification(TEXT, labels, multi_label=True)
+    right = asked.post(TEXT, candidate_labels=labels, multi_label=True)
+    assert [one.label for one in found] == right["labels"]
+    assert [one.score for one in found] == right["scores"]
+
+
+def _text_generation(asked: Asked) -> None:
+    text = asked.client.text_generation("the wall", max_new_tokens=5, do_sample=False)
+    [right] = asked.post("the wall", max_new_tokens=5, do_sample=False)
+    assert text == right["generated_text"]
+    new = asked.client.text_generation(
+        "the wall", max_new_tokens=9, return_full_text=False, stop=["a"], top_p=0.5
+    )
+    assert not new.startswith("the wall")
+
+
+def _table(asked: Asked) -> None:
+    found = asked.client.table_question_answering(TABLE, "all in hamburg")
+    right = asked.post({"table": TABLE, "query": "all in hamburg"})
+    assert (found.answer, found.cells) == (right["answer"], right["cells"])
+
+
+def test_a_refusal_names_the_field(asked: Asked) -> None:
+    """An input of the wrong shape is a 422 that names it, for the client as for anybody."""
+    with pytest.raises(HfHubHTTPError) as caught:
+        asked.client.text_classification(5)  # type: ignore[arg-type]
+    assert caught.value.response.status_code == 422
+    assert "/inputs" in {error["pointer"] for error in caught.value.response.json()["errors"]} | {
+        "/inputs" if asked.task == "zero-shot-classification" else ""
+    }
+
+
+def test_the_example_works(asked: Asked) -> None:
+    """What the server names as its example is answered, alone and as a list of one."""
+    about = asked.server.client.get("/", headers={"accept": "*/*"}).json()
+    assert about["task"] == asked.task
+    assert about["parameters"] == TASKS[asked.task].example_parameters
+    alone = asked.post(about["example"], **about["parameters"])
+    listed = asked.post([about["example"]], **about["parameters"])
+    assert len(listed) == 1
+    if asked.task != "text-generation":  # it samples
+        assert alone in ([listed[0]], listed[0])
+
+
+def test_fill_mask_by_the_client(model: Server) -> None:
+    """The packaged model by the same client."""
+    client = InferenceClient(model.url, timeout=LONG_S)
+    found = client.fill_mask("Paris is the [MASK] of France.", top_k=2)
+    body = {"inputs": "Paris is the [MASK] of France.", "parameters": {"top_k": 2}}
+    right = model.predict_json(body).json()
+    assert [one.token_str for one in found] == [one["token_str"] for one in right]
