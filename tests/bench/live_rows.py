@@ -23,6 +23,7 @@ class Unit(Enum):
     RATE = (1.0, 1, " /s")
     NUMBER = (1.0, 0, "")
     MEBIBYTES = (1.0, 0, " MiB")
+    TINY = (1e6, 2, "e-6")
 
     def write(self, value: float | None) -> str:
         """A value for people."""
@@ -99,21 +100,25 @@ def side_of(point: Point) -> ServerSide:
     return point.server
 
 
+def table(heads: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
+    """A table of anything."""
+    head = ("| " + " | ".join(heads) + " |", "|---" * len(heads) + "|")
+    return "\n".join((*head, *("| " + " | ".join(line) + " |" for line in lines)))
+
+
 def markdown(rows: Sequence[Row]) -> str:
     """A table: a line for each figure, target and value for each server."""
     columns = list(dict.fromkeys(row.column for row in rows))
     cells = {(row.what, row.column): row for row in rows}
-    lines = [
-        "| figure | " + " | ".join(f"{column} target | {column}" for column in columns) + " |",
-        "|---" * (1 + 2 * len(columns)) + "|",
-    ]
+    heads = ["figure", *(head for column in columns for head in (f"{column} target", column))]
+    lines = []
     for what in dict.fromkeys(row.what for row in rows):
         line = [what]
         for column in columns:
             row = cells.get((what, column))
             line += [row.target, row.shown] if row else ["", ""]
-        lines.append("| " + " | ".join(line) + " |")
-    return "\n".join(lines)
+        lines.append(line)
+    return table(heads, lines)
 
 
 def ladder_markdown(points: Sequence[Point]) -> str:
@@ -122,7 +127,7 @@ def ladder_markdown(points: Sequence[Point]) -> str:
         "offered", "goodput / C", "words / C", "success", "p50", "p99", "503 p50", "503 p99",
         "late", "wasted", "batch", "padding", "gaps", "long / short",
     )  # fmt: skip
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    lines = []
     for label in dict.fromkeys(point.label for point in points):
         same = [point for point in points if point.label == label]
         sides = [side_of(point) for point in same]
@@ -141,5 +146,5 @@ def ladder_markdown(points: Sequence[Point]) -> str:
             Unit.PERCENT.write(median(side.gap_share for side in sides)),
             Unit.SHARE.write(median(p.fairness.ratio for p in same)),
         )
-        lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+        lines.append((label, *cells))
+    return table(heads, lines)

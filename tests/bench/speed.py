@@ -20,7 +20,6 @@ markers of ``docs/performance.md``.
 from __future__ import annotations
 
 import argparse
-import os
 import socket
 import sys
 import time
@@ -40,7 +39,7 @@ from tests.bench.live import write_between
 from tests.bench.live_ladder import NO_LIMITS, asking, plain_options, run
 from tests.bench.live_packaged import all_ready
 from tests.bench.live_rows import Row, Unit, markdown
-from tests.bench.speed_offline import LENGTHS, alone_ms, lone_texts, rates_of
+from tests.bench.speed_offline import LENGTHS, WAYS, alone_ms, best, limits, lone_texts
 from tests.e2e.server import Server, wait_for
 from tests.tools import ROOT
 
@@ -49,8 +48,6 @@ PAPER = ROOT / "docs" / "performance.md"
 BEGIN, END = "<!-- speed: begin -->", "<!-- speed: end -->"
 COLUMN = "packaged model"
 
-WAYS = ("stock", "gathered")
-BATCHES = (4, 8, 16)
 CONNECTIONS, IDLE = 64, 1000
 LONE_ROUNDS = 5
 MIB = 2**20
@@ -85,17 +82,12 @@ def main(arguments: list[str]) -> int:
 
 
 def _offline(seconds: float, add: Callable[[Row], None]) -> float:
-    cores = len(os.sched_getaffinity(0))
-    best: dict[str, float] = {}
-    for way in WAYS:
-        for processes, threads in ((1, cores), (cores, 1)):
-            found = {batch: rates_of(way, processes, threads, batch, seconds) for batch in BATCHES}
-            batch = max(found, key=lambda size: found[size])
-            what = f"offline, {way}: {processes} x {threads} threads, batches of {batch}"
-            add(Row(what, COLUMN, found[batch], Unit.RATE))
-            best[way] = max(best.get(way, 0.0), found[batch])
-    add(Row("gathered / stock", COLUMN, best["gathered"] / best["stock"], Unit.TIMES))
-    return best["gathered"]
+    found = limits(seconds)
+    for one in found:
+        add(Row(one.what, COLUMN, one.rate, Unit.RATE))
+    stock, gathered = (best(found, way) for way in WAYS)
+    add(Row("gathered / stock", COLUMN, gathered / stock, Unit.TIMES))
+    return gathered
 
 
 def _server(seconds: float, limit: float, add: Callable[[Row], None]) -> int:

@@ -1,19 +1,22 @@
-"""What one process can do with the packaged model and no server: the offline limit.
+"""What one process can do with a fill-mask model and no server: the offline limit.
 
-``python -m tests.bench.speed_offline WAY THREADS BATCH SECONDS`` prints answers a second.
+``python -m tests.bench.speed_offline WAY THREADS BATCH SECONDS MODEL`` prints answers a second.
 ``… WAY THREADS alone`` prints, for each text of :func:`lone_texts`, the milliseconds of a bare
 forward: the model on prepared tensors and nothing else.
 
-``WAY`` is ``stock`` (all positions through the vocabulary head) or ``gathered`` (the masked ones).
+``MODEL`` is a folder, or empty for the packaged model. ``WAY`` is ``stock`` (all positions through
+the vocabulary head) or ``gathered`` (the masked ones).
 The loop is perfect: everything is prepared beforehand and sorted by length, no queue, no clock.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -27,8 +30,45 @@ if TYPE_CHECKING:
     from service.worker.pipelines.fill_mask import FillMask
 
 LENGTHS = Lengths(median=24.0, sigma=0.8, least=5, most=200)
+WAYS = ("stock", "gathered")
+BATCHES = (4, 8, 16)
 MANY = 512
 LONE, LONE_TIMES = 40, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """The best that was found for one way and one split of the cores."""
+
+    way: str
+    processes: int
+    threads: int
+    batch: int
+    rate: float
+
+    @property
+    def what(self) -> str:
+        """For people."""
+        split = f"{self.processes} x {self.threads} threads"
+        return f"offline, {self.way}: {split}, batches of {self.batch}"
+
+
+def limits(seconds: float, model: str = "") -> list[Limit]:
+    """For each way and split the best batch size, in answers a second."""
+    cores = len(os.sched_getaffinity(0))
+    found = []
+    for way in WAYS:
+        for processes, threads in dict.fromkeys(((1, cores), (cores, 1))):
+            split = (processes, threads)
+            rates = {batch: rates_of(way, *split, batch, seconds, model) for batch in BATCHES}
+            batch = max(rates, key=lambda size: rates[size])
+            found.append(Limit(way, processes, threads, batch, rates[batch]))
+    return found
+
+
+def best(found: list[Limit], way: str) -> float:
+    """Answers a second of the best split."""
+    return max(one.rate for one in found if one.way == way)
 
 
 def lone_texts() -> list[bytes]:
@@ -37,9 +77,9 @@ def lone_texts() -> list[bytes]:
     return [texts.cut(LENGTHS.draw(chance)) for _ in range(LONE)]
 
 
-def rate(way: str, threads: int, batch: int, seconds: float) -> float:
+def rate(way: str, threads: int, batch: int, seconds: float, model: str) -> float:
     """Answers a second of this process."""
-    pipeline = _pipeline(way, threads)
+    pipeline = pipeline_of(way, threads, model)
     chance, texts = Random(1), Texts("[MASK]", 1)
     items = [
         pipeline.prepare(texts.cut(LENGTHS.draw(chance)).decode(), b"", {}) for _ in range(MANY)
@@ -61,7 +101,7 @@ def rate(way: str, threads: int, batch: int, seconds: float) -> float:
 
 def alone(way: str, threads: int) -> list[float]:
     """Milliseconds of a bare forward for each lone text."""
-    pipeline = _pipeline(way, threads)
+    pipeline = pipeline_of(way, threads)
     found = []
     for text in lone_texts():
         payload = pipeline.prepare(text.decode(), b"", {}).payload
@@ -74,13 +114,15 @@ def alone(way: str, threads: int) -> list[float]:
     return found
 
 
-def rates_of(way: str, processes: int, threads: int, batch: int, seconds: float) -> float:
+def rates_of(
+    way: str, processes: int, threads: int, batch: int, seconds: float, model: str = ""
+) -> float:
     """Answers a second of several processes at the same time, together."""
     command = [sys.executable, "-m", "tests.bench.speed_offline", way, str(threads)]
     running = [
         subprocess.Popen(
-            [*command, str(batch), str(seconds)], stdout=subprocess.PIPE, text=True, cwd=ROOT,
-            stderr=subprocess.DEVNULL,
+            [*command, str(batch), str(seconds), model], stdout=subprocess.PIPE, text=True,
+            cwd=ROOT, stderr=subprocess.DEVNULL,
         )
         for _ in range(processes)
     ]  # fmt: skip
@@ -95,12 +137,13 @@ def alone_ms(way: str, threads: int) -> list[float]:
     return found
 
 
-def _pipeline(way: str, threads: int) -> FillMask:
+def pipeline_of(way: str, threads: int, model: str = "") -> FillMask:
+    """The pipeline that a worker has, on its fast path or without it."""
     from service.settings import Settings
     from service.worker.pipelines.fill_mask import FillMask
     from service.worker.wire import Load
 
-    path = Settings().model_path
+    path = model or Settings().model_path
     pipeline = FillMask.from_load(Load(path, "fill-mask", torch_threads=threads), Path(path))
     if way == "stock":
         pipeline._gathering = None
@@ -113,7 +156,7 @@ def main(arguments: list[str]) -> None:
     if batch == "alone":
         sys.stdout.write(json.dumps(alone(way, threads)) + "\n")
     else:
-        found = rate(way, threads, int(batch), float(arguments[3]))
+        found = rate(way, threads, int(batch), float(arguments[3]), arguments[4])
         sys.stdout.write(f"{found}\n")
 
 
