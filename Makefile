@@ -42,4 +42,5 @@ setup-serve setup-test:
 
 clean:
 	rm -rf .venv .coverage .coverage.* .hypothesis .mypy_cache .pytest_cache .ruff_cache dist
-	find service tests deploy -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf tests/pictures/panels/node_modules tests/pictures/panels/dist
+	find service tests deploy dashboards -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,7 +16,7 @@ from typing import Any
 
 from dashboards.model import Dashboard, Kind, Panel, Query, Row
 from dashboards.promql import metrics, scoped
-from dashboards.style import graph_defaults, looks, mapping, thresholds
+from dashboards.style import NARROW, graph_defaults, looks, mapping, thresholds
 
 SCHEMA_VERSION = 39
 """Grafana 10.4; later ones bring it up to date when they load it."""
@@ -173,7 +173,7 @@ def _defaults(panel: Panel) -> dict[str, Any]:
         colors = {value: color for value, (_, color) in panel.words.items()}
         made["mappings"] = [mapping(words, colors)]
     elif panel.kind is Kind.TABLE:
-        made["custom"] = {"align": "auto", "inspect": False}
+        made["custom"] = {"align": "auto", "inspect": False, "minWidth": NARROW}
     return made
 
 

@@ -73,12 +73,13 @@ class Query:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column of a table: the field that it shows, and how."""
+    """One column of a table: the field that it shows, and how; its width in pixels."""
 
     source: str
     title: str
     unit: Unit | None = None
     words: Mapping[float, str] = field(default_factory=dict)
+    width: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +99,7 @@ class Panel:
         kind: how the answer is shown.
         steps: thresholds, a dashed line each in a graph.
         colors: fixed colours of series by name.
+        families: one colour's shades for the series whose names match a pattern.
         most: the top of the left axis, at least.
         empty: what stands there when there is nothing to show.
         words: names of values, with their colours (states).
@@ -117,6 +119,7 @@ class Panel:
     kind: Kind = Kind.LINES
     steps: Steps = ()
     colors: Mapping[str, str] = field(default_factory=dict)
+    families: Mapping[str, str] = field(default_factory=dict)
     most: float | None = None
     empty: str = "No replica"
     words: Mapping[float, tuple[str, str]] = field(default_factory=dict)

@@ -8,8 +8,11 @@ from typing import Any
 
 from dashboards.model import Column, Kind, Look, Panel, Query, Steps
 
-FILL = {Look.LINE: 0, Look.AREA: 20, Look.STACK: 40, Look.BARS: 60, Look.LIMIT: 0}
+FILL = {Look.LINE: 0, Look.AREA: 20, Look.STACK: 65, Look.BARS: 80, Look.LIMIT: 0}
 """Per cent of cover under a series."""
+
+NARROW = 50
+"""Pixels: the least of a column that has no width of its own."""
 
 Property = dict[str, Any]
 
@@ -33,14 +36,16 @@ def graph_defaults(panel: Panel) -> dict[str, Any]:
 
 
 def looks(panel: Panel) -> list[dict[str, Any]]:
-    """What sets series apart: by query, then by name, then by column."""
+    """What sets series apart: by query, by family, by name, by column."""
     by_query = (
         _override("byFrameRefID", ref, _of_query(panel, query))
         for ref, query in zip(ascii_uppercase, panel.queries, strict=False)
     )
+    by_family = (_override("byRegexp", name, [_family(c)]) for name, c in panel.families.items())
     by_name = (_override("byName", name, [_fixed(c)]) for name, c in panel.colors.items())
     by_column = (_override("byName", one.title, _of_column(one)) for one in panel.columns)
-    return [made for made in (*by_query, *by_name, *by_column) if made["properties"]]
+    every = (*by_query, *by_family, *by_name, *by_column)
+    return [made for made in every if made["properties"]]
 
 
 def _override(matcher: str, which: str, properties: list[Property]) -> dict[str, Any]:
@@ -68,6 +73,12 @@ def _fixed(color: str) -> Property:
     return {"id": "color", "value": {"fixedColor": color, "mode": "fixed"}}
 
 
+def _family(color: str) -> Property:
+    if color == "text":  # its shades can be too dark to be seen
+        return _fixed(color)
+    return {"id": "color", "value": {"fixedColor": color, "mode": "shades"}}
+
+
 def _of_query(panel: Panel, query: Query) -> list[Property]:
     made: list[Property] = []
     if query.look is Look.LIMIT:
@@ -78,6 +89,8 @@ def _of_query(panel: Panel, query: Query) -> list[Property]:
     if query.look in {Look.STACK, Look.BARS}:
         stack = {"group": query.look.value, "mode": "normal"}
         made.append({"id": "custom.stacking", "value": stack})
+        # A line round a layer of no height would lie on the one below as if it were its own.
+        made.append({"id": "custom.lineWidth", "value": 0})
     if query.look is Look.BARS:
         made.append({"id": "custom.drawStyle", "value": "bars"})
     if query.color:
@@ -96,4 +109,6 @@ def _of_column(column: Column) -> list[Property]:
         made.append({"id": "unit", "value": column.unit.value})
     if column.words:
         made.append({"id": "mappings", "value": [mapping(column.words, {})]})
+    if column.width:
+        made.append({"id": "custom.width", "value": column.width})
     return made

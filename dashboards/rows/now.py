@@ -47,6 +47,7 @@ NOW = Row(
                     steps=((1, "red"),),
                 ),
             ),
+            width=6,
             kind=Kind.TILES,
         ),
         Panel(
@@ -101,7 +102,7 @@ NOW = Row(
                 Query("min(seawall_deadline_seconds > 0)", "deadline", color="text"),
             ),
             unit=Unit.SECONDS,
-            width=4,
+            width=6,
             kind=Kind.TILES,
             empty="No traffic",
         ),

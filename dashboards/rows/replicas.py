@@ -8,7 +8,7 @@ from dashboards.promql import worst_quantile
 LIMIT = "(seawall_memory_limit_bytes > 0)"
 RESERVED = 'seawall_device_memory_bytes{kind="reserved"}'
 TOTAL = 'seawall_device_memory_bytes{kind="total"}'
-LABELS = "version, task, model, device"
+LABELS = "version, model, device"
 YES_NO: dict[float, str] = {0: "no", 1: "yes"}
 
 REPLICAS = Row(
@@ -32,7 +32,7 @@ REPLICAS = Row(
             queries=(
                 Query("sum by (state) (seawall_worker_state) > 0", "{{state}}", Look.STACK),
                 Query(
-                    "sum by (reason) (increase(seawall_worker_restarts_total[R]))",
+                    "sum by (reason) (increase(seawall_worker_restarts_total[R])) > 0",
                     "lost: {{reason}}",
                     Look.BARS,
                 ),
@@ -45,6 +45,7 @@ REPLICAS = Row(
                 "failed": "red",
                 "stopped": "text",
             },
+            families={"/^lost: /": "red"},
             interval="1m",
         ),
         Panel(
@@ -163,16 +164,15 @@ REPLICAS = Row(
             kind=Kind.TABLE,
             columns=(
                 Column("instance", "replica"),
-                Column("version", "version"),
-                Column("task", "task"),
+                Column("version", "version", width=80),
                 Column("model", "model"),
-                Column("device", "device"),
-                Column("Value #A", "started", Unit.SINCE),
-                Column("Value #B", "ready", words=YES_NO),
-                Column("Value #C", "draining", words=YES_NO),
-                Column("Value #D", "workers", Unit.COUNT),
-                Column("Value #E", "last load", Unit.SECONDS),
-                Column("Value #F", "log lines lost", Unit.COUNT),
+                Column("device", "device", width=90),
+                Column("Value #A", "started", Unit.SINCE, width=120),
+                Column("Value #B", "ready", words=YES_NO, width=65),
+                Column("Value #C", "draining", words=YES_NO, width=80),
+                Column("Value #D", "workers", Unit.COUNT, width=80),
+                Column("Value #E", "last load", Unit.SECONDS, width=85),
+                Column("Value #F", "log lines lost", Unit.COUNT, width=110),
             ),
         ),
     ),

@@ -15,6 +15,39 @@ CLASS_COLORS = {
 }
 """The same colour for a class wherever it is drawn."""
 
+STAGE_COLORS = {
+    "receive": "light-blue",
+    "prepare": "purple",
+    "queue": "orange",
+    "infer": "green",
+    "respond": "blue",
+}
+"""Waiting has the colour of what comes of it, and the model that of good answers."""
+
+CODES = {
+    "client": (
+        "malformed_request", "unauthorized", "not_found", "method_not_allowed", "request_timeout",
+        "payload_too_large", "unsupported_media_type", "invalid_input", "poisoned_input",
+        "deadline_too_short",
+    ),
+    "shed": ("queue_full", "overloaded", "draining"),
+    "server": (
+        "model_error", "internal_error", "circuit_open", "model_loading", "out_of_memory",
+        "worker_lost",
+    ),
+}  # fmt: skip
+"""The codes of each class; those of late and gone are shown by their stage."""
+
+FAMILIES = {
+    **{f"/^({'|'.join(codes)})$/": CLASS_COLORS[one] for one, codes in CODES.items()},
+    "/^late: /": CLASS_COLORS["late"],
+    "/^gone: /": CLASS_COLORS["gone"],
+}
+"""What belongs to a class has shades of its colour."""
+
+SHED_COLORS = {"queue_full": "dark-orange", "overloaded": "orange", "draining": "light-orange"}
+"""Those of an overload are known at a glance, whatever else fails beside them."""
+
 LATENCY = "seawall_request_duration_seconds"
 OTHER_CODES = 'outcome!~"ok|deadline_exceeded|client_gone"'
 BY_CODE = f"sum by (outcome) (rate(seawall_requests_total{{{OTHER_CODES}}}[R]))"
@@ -37,8 +70,14 @@ TRAFFIC = Row(
             first="Shed: the runbook. Anything else that is not ok: *Why requests fail*.",
             runbook="seawallbudgetburningfast",
             queries=(
+                # Two, so that what is good lies at the bottom, whatever is on it.
                 Query(
-                    f"sum by (outcome_class) (rate({LATENCY}_count[R]))",
+                    f'sum(rate({LATENCY}_count{{outcome_class="ok"}}[R]))',
+                    "ok",
+                    Look.STACK,
+                ),
+                Query(
+                    f'sum by (outcome_class) (rate({LATENCY}_count{{outcome_class!="ok"}}[R]))',
                     "{{outcome_class}}",
                     Look.STACK,
                 ),
@@ -67,7 +106,8 @@ TRAFFIC = Row(
             ),
             unit=Unit.REQUESTS,
             width=12,
-            colors={"none": "text"},
+            colors={"none": "text", **SHED_COLORS},
+            families=FAMILIES,
         ),
         Panel(
             id=23,
@@ -101,6 +141,7 @@ TRAFFIC = Row(
                 Query(mean("seawall_stage_duration_seconds", "stage"), "{{stage}}", Look.STACK),
             ),
             unit=Unit.SECONDS,
+            colors=STAGE_COLORS,
             empty="No traffic",
         ),
         Panel(
@@ -120,7 +161,7 @@ TRAFFIC = Row(
                 Query("sum by (stage) (seawall_requests_in_flight)", "{{stage}}"),
                 Query("sum(seawall_connections)", "connections", color="text"),
                 Query(
-                    "sum by (reason) (rate(seawall_connections_dropped_total[R]))",
+                    "sum by (reason) (rate(seawall_connections_dropped_total[R])) > 0",
                     "dropped: {{reason}}",
                     right=Unit.PER_SECOND,
                 ),

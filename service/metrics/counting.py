@@ -25,15 +25,13 @@ from prometheus_client import (
     PlatformCollector,
     ProcessCollector,
     disable_created_metrics,
-    generate_latest,
 )
-from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
-from prometheus_client.openmetrics import exposition as openmetrics
 
 from service import METRIC_PREFIX
 from service.cgroup import Cgroup
 from service.core.errors import OUTCOMES, Stage, outcome_class
 from service.metrics.catalogue import CATALOGUE, OTHER, ROUTES, STATUSES, Kind, Row
+from service.metrics.page import open_metrics, text
 from service.metrics.portion import Portion, Untold
 from service.metrics.scrape import IDLE, ScrapeCollector, Snapshot, WorkerUse
 from service.metrics.totals import Totals, read_totals
@@ -80,6 +78,7 @@ class Metrics:
         self.registry.register(
             ScrapeCollector(self._now, lambda: self._receiving, self._use, cgroup or Cgroup())
         )
+        self._text, self._open_metrics = text(), open_metrics()
         ProcessCollector(registry=self.registry)
         PlatformCollector(registry=self.registry)
         GCCollector(registry=self.registry)
@@ -109,10 +108,8 @@ class Metrics:
     def render(self, accept: str | None) -> tuple[bytes, str]:
         """The page and its content type: OpenMetrics (with exemplars) if accepted, else text."""
         types = {part.partition(";")[0].strip().lower() for part in (accept or "").split(",")}
-        if _OPENMETRICS in types:
-            page: bytes = openmetrics.generate_latest(self.registry)  # type: ignore[no-untyped-call]
-            return page, openmetrics.CONTENT_TYPE_LATEST
-        return generate_latest(self.registry), CONTENT_TYPE_PLAIN_0_0_4
+        one = self._open_metrics if _OPENMETRICS in types else self._text
+        return one.page(self.registry), one.content_type
 
     def totals(self) -> Totals:
         """What has been counted since the start, without the cost of a scrape."""

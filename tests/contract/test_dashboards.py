@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 from dashboards.__main__ import main
-from dashboards.rows.traffic import CLASS_COLORS
+from dashboards.rows.traffic import CLASS_COLORS, CODES, SHED_COLORS, STAGE_COLORS
 from dashboards.seawall import LEFT_OUT
 from service.core.errors import ERRORS, OutcomeClass
 from service.logs import EVENTS
 from service.metrics import CATALOGUE
-from service.metrics.catalogue import DROP_REASONS
+from service.metrics.catalogue import DROP_REASONS, TIMED_STAGES
 from service.settings import Settings
 from service.workers import Loss
 from tests.contract.expressions import PARTS, SCRAPED, faults, grouped, selectors
@@ -215,9 +215,21 @@ def test_thresholds_are_those_of_the_alerts() -> None:
 
 
 def test_each_class_has_its_color() -> None:
-    """Every outcome class has a colour, no two the same."""
+    """Every outcome class has a colour, no two the same, and every code that of its class."""
     assert set(CLASS_COLORS) == {one.value for one in OutcomeClass}
     assert len(set(CLASS_COLORS.values())) == len(CLASS_COLORS)
+    by_stage = {"deadline_exceeded", "client_gone"}
+    for one in OutcomeClass:
+        codes = {code for code, kind in ERRORS.items() if kind.outcome_class is one} - by_stage
+        assert set(CODES.get(one.value, ())) == codes
+    assert set(SHED_COLORS) == set(CODES["shed"])
+    assert all(color.endswith(CLASS_COLORS["shed"]) for color in SHED_COLORS.values())
+
+
+def test_each_stage_has_its_color() -> None:
+    """Every stage that is timed has a colour, no two the same."""
+    assert set(STAGE_COLORS) == set(TIMED_STAGES)
+    assert len(set(STAGE_COLORS.values())) == len(STAGE_COLORS)
 
 
 # ---------------------------------------------------------------- what people read

@@ -147,7 +147,7 @@ CASES = {
             f"process_start_time_seconds{{{A}}}": f"100{STEADY}",
             f"seawall_build_info{{{A}, {BUILD}}}": f"1{STEADY}",
         },
-        {f"{{{A}, {BUILD}}}": 100_000},
+        {f'{{{A}, version="1", model="m", device="d"}}': 100_000},
     ),
     "a lost worker is marked on its replica": Case(
         "Worker lost",

@@ -6,6 +6,7 @@ against them where they are); this is what they demand of the members that are u
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from itertools import pairwise
@@ -15,6 +16,8 @@ from typing import Any
 import pytest
 
 from dashboards.__main__ import main
+from tests.contract import expressions
+from tests.contract.expressions import PARTS, selectors
 from tests.contract.grafana_board import BOARD, PANELS, ROWS
 
 MOST_PANELS = 24
@@ -68,7 +71,7 @@ OPTIONS: Mapping[str, Shape] = {
 }  # fmt: skip
 OVERRIDDEN = {
     "color", "custom.axisPlacement", "custom.drawStyle", "custom.fillOpacity", "custom.lineStyle",
-    "custom.stacking", "mappings", "thresholds", "unit",
+    "custom.lineWidth", "custom.stacking", "custom.width", "mappings", "thresholds", "unit",
 }  # fmt: skip
 
 
@@ -116,21 +119,38 @@ def test_every_panel_has_its_members(panel: dict[str, Any]) -> None:
     assert [target["refId"] for target in panel["targets"]] == [*"ABCDEF"][: len(panel["targets"])]
 
 
+def names(panel: dict[str, Any]) -> set[str]:
+    """Every name that a series or a column of a panel can have, those by replica left out."""
+    found: set[str] = set()
+    for step in panel.get("transformations", ()):
+        found |= set(step["options"].get("renameByName", {}).values())
+    for target in panel["targets"]:
+        start, _, label = target["legendFormat"].partition("{{")
+        values = {"": ("",), "instance": ()}.get(label.removesuffix("}}"))
+        if values is None:
+            rows = [
+                expressions.ROWS.get(one.name) or PARTS[one.name]
+                for one in selectors(target["expr"])
+            ]
+            values = next(dict(row.labels)[label.removesuffix("}}")] for row in rows)
+            values = (*values, *re.findall(r'label_replace\(.*"(\w+)", "", ""\)', target["expr"]))
+        found |= {start + value for value in values}
+    return found
+
+
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
 def test_overrides_match_something(panel: dict[str, Any]) -> None:
     """What is set apart is a query that is there, or a name that a series or column can have."""
     letters = {target["refId"] for target in panel["targets"]}
-    patterns = [target["legendFormat"].partition("{{")[0] for target in panel["targets"]]
-    columns: set[str] = set()
-    for step in panel.get("transformations", ()):
-        columns |= set(step["options"].get("renameByName", {}).values())
     for override in panel["fieldConfig"]["overrides"]:
-        which = override["matcher"]["options"]
-        if override["matcher"]["id"] == "byFrameRefID":
+        how, which = override["matcher"]["id"], override["matcher"]["options"]
+        if how == "byFrameRefID":
             assert which in letters
+        elif how == "byRegexp":
+            assert (which[0], which[-1]) == ("/", "/")
+            assert any(re.search(which[1:-1], name) for name in names(panel)), which
         else:
-            assert override["matcher"]["id"] == "byName"
-            assert which in columns or any(which.startswith(start) for start in patterns)
+            assert (how, which in names(panel)) == ("byName", True), which
 
 
 def test_thresholds_rise_from_a_base() -> None:

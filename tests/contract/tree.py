@@ -10,7 +10,7 @@ from pathlib import Path
 
 from tests.tools import ROOT
 
-LEFT_BY_TOOLS = {"__pycache__", "dist"}
+LEFT_BY_TOOLS = {"__pycache__", "dist", "node_modules"}
 
 
 @cache

@@ -1,36 +1,49 @@
-"""A short incident on a real server under a real Prometheus, with what each panel showed in it."""
+"""A short incident on a real server under a real Prometheus, with what each panel showed in it.
+
+Nothing here depends on how fast the machine is. The model is synthetic and takes the time that a
+request names, whoever else computes; more clients ask than places and a batch can hold, so that the
+queue is full however slowly they ask; a phase lasts until all that it must show is shown by the
+answers of one moment, and those answers are what the tests look at.
+"""
 
 from __future__ import annotations
 
 import os
 import signal
 import socket
-import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tests.contract.grafana_board import EXPRESSIONS, MARKS, filled
 from tests.e2e.faulty import broken, faulty
-from tests.e2e.load import Answer, Call, in_background
+from tests.e2e.load import Call, crowd
 from tests.e2e.prometheus import Prometheus, Series, free_port
-from tests.e2e.server import PAUSE_S, Server, wait_for
+from tests.e2e.server import LONG_S, Server, wait_for
 
 WINDOW = "4s"
 """What Grafana makes of ``$__rate_interval`` with a scrape each second."""
 
-SEEN_S = 3.0
-"""So long after it has happened a thing is seen: two scrapes, and well inside the window."""
+SEEN_S = 6.0
+"""So long what was done can be seen: the window, and two scrapes. Then it is done again."""
+
+LOOK_S = 0.25
+"""Between two looks, which cost Prometheus some sixty queries each."""
 
 EVERYTHING = {**EXPRESSIONS, **MARKS}
 
 LIMIT = 20
 """Items that may wait."""
 
-USUAL = [Call("one two three"), Call("word " * 12)]
+BATCH_MS = 500
+CROWD = 40
+"""Clients of the overload: more than wait, and five of 100 ms in a batch."""
+
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+TRACED = {"traceparent": f"00-{TRACE}-00f067aa0ba902b7-01"}
+USUAL = [Call("one two three", TRACED), Call("word " * 12, TRACED)]
 """Of different lengths, so that a batch has padding."""
 
 
@@ -44,35 +57,8 @@ def fault(name: str) -> Call:
     return Call(f"culprit {name}", {"X-Rehearse-Fault": name})
 
 
-CROWD = [slow(100)] * LIMIT
-HASTY = {"X-Request-Timeout-Ms": "700"}
-
-
-@contextmanager
-def traffic(port: int, calls: Sequence[Call], pause_s: float) -> Iterator[None]:
-    """The same requests again and again meanwhile, whether the last ones have ended or not."""
-    over = threading.Event()
-    sent: list[Future[list[Answer]]] = []
-
-    def send() -> None:
-        while not over.wait(pause_s):
-            sent.append(in_background(port, calls))
-
-    thread = threading.Thread(target=send, daemon=True)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
-        for one in sent:
-            one.result()
-
-
-def leave(port: int) -> None:
-    """Ask for something and do not wait for it."""
-    with socket.create_connection(("127.0.0.1", port)) as client:
-        client.sendall(slow(300).wire(f"127.0.0.1:{port}"))
+HOLD = slow(2000)
+"""Time for others to arrive behind it."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +76,14 @@ class Look:
         assert labels == ()
         return value
 
+    def empty(self) -> set[str]:
+        """What shows nothing."""
+        return {name for name, shown in self.shown.items() if not shown}
+
+
+Must = Callable[["Incident", Look], None]
+"""What a phase must show; raises where it does not, or not yet."""
+
 
 def _shown(series: list[Series]) -> dict[tuple[str, ...], float]:
     return {
@@ -106,6 +100,7 @@ class Incident:
         busy: the server that has the incident.
         idle: one that has no traffic at all.
         dead: the address of one that is not there.
+        must: by phase, what it must show.
         looks: what was shown at the end of each phase.
         start: when it began.
     """
@@ -115,45 +110,55 @@ class Incident:
     idle: Server
     dead: str
     folder: Path
+    must: Mapping[str, Must]
     looks: dict[str, Look] = field(default_factory=dict)
     start: float = field(default_factory=time.time)
 
-    def ask(
-        self, name: str, *, instance: str = ".+", at: float | None = None
-    ) -> dict[tuple[str, ...], float]:
-        """What an expression of the dashboard gives, now or at a moment."""
-        expr = filled(EVERYTHING[name], window=WINDOW, span="5m")
-        chosen = expr.replace('instance=~".+"', f'instance=~"{instance}"')
-        return _shown(self.prometheus.at(at or time.time(), chosen))
+    @property
+    def places(self) -> tuple[str, str]:
+        """The addresses of the busy and of the idle one."""
+        return f"127.0.0.1:{self.busy.port}", f"127.0.0.1:{self.idle.port}"
 
     def look(self, *, instance: str = ".+") -> Look:
         """What all of them give at this one moment."""
         now = time.time()
-        return Look({name: self.ask(name, instance=instance, at=now) for name in EVERYTHING})
+
+        def ask(expr: str) -> dict[tuple[str, ...], float]:
+            asked = filled(expr, window=WINDOW, span="5m")
+            chosen = asked.replace('instance=~".+"', f'instance=~"{instance}"')
+            return _shown(self.prometheus.at(now, chosen))
+
+        return Look({name: ask(expr) for name, expr in EVERYTHING.items()})
 
     def phase(
-        self, name: str, reached: Callable[[], object], doing: Callable[[], object] | None = None
+        self, name: str, doing: Callable[[], AbstractContextManager[object]] = nullcontext
     ) -> None:
-        """Wait until a phase shows, and keep what is shown then.
+        """Wait until a phase shows what it must, and keep what is shown then.
+
+        In vain, the last look is kept: the phase's own test says what it lacks.
 
         Args:
             name: of the phase.
-            reached: whether it shows.
-            doing: what brings it about; done again where it was not seen together.
+            doing: what brings it about, and lasts while it is looked at; done again where it was
+                not seen.
         """
+        end = time.monotonic() + LONG_S
+        while time.monotonic() < end:
+            with doing():
+                again = time.monotonic() + SEEN_S
+                while time.monotonic() < again:
+                    self.looks[name] = self.look()
+                    if self.shows(name):
+                        return
+                    time.sleep(LOOK_S)
 
-        def shows() -> bool:
-            end = time.monotonic() + SEEN_S
-            if doing:
-                doing()
-            while not reached():
-                if time.monotonic() > end:
-                    return False
-                time.sleep(PAUSE_S)
-            return True
-
-        wait_for(shows, f"the phase {name}")
-        self.looks[name] = self.look()
+    def shows(self, name: str) -> bool:
+        """Whether a phase's look has all that it must have."""
+        try:
+            self.must[name](self, self.looks[name])
+        except (AssertionError, KeyError, ValueError):
+            return False
+        return True
 
     def throughout(self, name: str) -> list[Series]:
         """What an expression of the dashboard gave, second for second."""
@@ -163,79 +168,81 @@ class Incident:
     def run(self) -> None:
         """Let it happen, one phase after another."""
         scrapes = "min(count_over_time(seawall_ready[1m])) >= 4"
-        self.phase("nothing", lambda: self.prometheus.value(scrapes))
-        self._late()
-        self._faults()
-        with traffic(self.busy.port, USUAL, 0.2):
-            self.phase("steady", lambda: self.ask("Good answers/A")[()] > 2)
-            self._overload()
-            self._kill()
-            self._break()
-            self.phase("over", self._is_quiet)
+        wait_for(lambda: self.prometheus.value(scrapes), "the first scrapes")
+        self.phase("nothing")
+        self.phase("late", self._hurry)
+        self.phase("too large", lambda: self._culprit("oom-always"))
+        self.phase("culprit", lambda: self._culprit("raise"))
+        with crowd(self.busy.port, USUAL, clients=4, pause_s=0.2):
+            self.phase("steady")
+            with crowd(self.busy.port, [slow(100)], clients=CROWD, pause_s=0.3):
+                self.phase("overload")
+            self.phase("killed", self._kill)
+            self.phase("broken", self._break)
+            self.phase("over")
 
-    def _late(self) -> None:
-        def hurry() -> None:
-            in_the_model = self.busy.send(slow(1200, **HASTY))
-            self.busy.wait_running()
-            in_the_queue = self.busy.send(*[Call("a b", HASTY)] * 3)
-            in_the_model.result()
-            in_the_queue.result()
+    @contextmanager
+    def _hurry(self) -> Iterator[None]:
+        """One is late in the model, and behind it one in the queue; a third does not wait.
 
-        stages = {("queued",), ("running",)}
-        self.phase("late", lambda: stages <= set(self.ask("Why requests fail/B")), hurry)
+        And one speaks no HTTP.
+        """
+        for _ in range(3):
+            self.busy.predict("a usual one, so that the next are not refused")
+        held = self.busy.send(slow(2500, **{"X-Request-Timeout-Ms": "2000"}))
+        self.busy.wait_running()
+        late = self.busy.send(Call("a b", {"X-Request-Timeout-Ms": "1200"}))
+        with socket.create_connection(("127.0.0.1", self.busy.port)) as client:
+            client.sendall(b"this is no HTTP\r\n\r\n")
+            while client.recv(4096):
+                pass
+        with socket.create_connection(("127.0.0.1", self.busy.port)) as client:
+            client.sendall(Call("a b").wire(f"127.0.0.1:{self.busy.port}"))
+            wait_for(lambda: self.busy.status()["queue"]["depth"] or held.done(), "those behind it")
+        late.result()
+        held.result()
+        yield
 
-    def _faults(self) -> None:
-        def fail() -> None:
-            for name in ("oom-always", "raise"):
-                # What comes while the first one runs becomes one batch.
-                self.busy.send(slow(300), fault(name), *USUAL).result()
+    @contextmanager
+    def _culprit(self, name: str) -> Iterator[None]:
+        """A batch with one that fails: what arrives while the worker is held becomes one batch."""
+        held = self.busy.send(HOLD)
+        self.busy.wait_running()
+        self.busy.send(fault(name), *USUAL).result()
+        held.result()
+        yield
 
-        def seen() -> bool:
-            found = self.ask("Memory of a batch/A") | self.ask("Memory of a batch/B")
-            return all(found[name,] > 0 for name in ("failed", "split", "oom", "isolate"))
-
-        self.phase("faults", seen, fail)
-
-    def _overload(self) -> None:
-        with traffic(self.busy.port, CROWD, 0.3):
-
-            def full() -> bool:
-                leave(self.busy.port)
-                refusing = self.ask("What refuses/B")["items",]
-                return self.ask("Queue fill/A")[()] > 0.7 and refusing > 0.2
-
-            self.phase("overload", full)
-
-    def _kill(self) -> None:
+    @contextmanager
+    def _kill(self) -> Iterator[None]:
         os.kill(self.busy.worker_pid, signal.SIGKILL)
-        self.phase("killed", lambda: self.ask("Workers/B")["crashed",] > 0)
+        yield
         self.busy.wait_ready()
 
-    def _break(self) -> None:
+    @contextmanager
+    def _break(self) -> Iterator[None]:
         with broken(self.folder):
-            self.phase("broken", lambda: 2 in self.ask("Breaker/A").values())
+            wait_for(lambda: self.busy.breaker == "open", "the breaker to open")
+            yield
         self.busy.wait_ready()
-
-    def _is_quiet(self) -> bool:
-        bad, good = (self.ask(f"{name}/A")[()] for name in ("Answered badly", "Good answers"))
-        return bad == 0 and good > 1 and not any(self.ask("Breaker/A").values())
 
 
 @contextmanager
-def incident(folder: Path) -> Iterator[Incident]:
+def incident(folder: Path, must: Mapping[str, Must]) -> Iterator[Incident]:
     """The whole incident, when it is over and everything still runs."""
     faults, data = folder / "faults", folder / "prometheus"
     for one in (faults, data):
         one.mkdir()
-    flags = ("--rehearsal", "--queue-limit", str(LIMIT), "--breaker-failures", "3")
-    times = ("--deadline-ms", "20000", "--max-wait-ms", "10000", "--breaker-probe-ms", "300")
-    model = ("--model", "synthetic:cpu")
+    flags: Sequence[str] = (
+        "--model", "synthetic:cpu", "--rehearsal", "--queue-limit", str(LIMIT),
+        "--batch-ms", str(BATCH_MS), "--deadline-ms", "20000", "--max-wait-ms", "20000",
+        "--breaker-failures", "3", "--breaker-probe-ms", "300", "--restart-limit", "100",
+    )  # fmt: skip
     dead = f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
-        busy = stack.enter_context(Server(command=faulty(faults, *model, *flags, *times)))
-        idle = stack.enter_context(Server(*model))
+        busy = stack.enter_context(Server(command=faulty(faults, *flags)))
+        idle = stack.enter_context(Server("--model", "synthetic:cpu"))
         places = [f"127.0.0.1:{server.port}" for server in (busy, idle)]
         prometheus = stack.enter_context(Prometheus(data, [*places, dead]))
-        found = Incident(prometheus, busy, idle, dead, faults)
+        found = Incident(prometheus, busy, idle, dead, faults, must)
         found.run()
         yield found

@@ -6,8 +6,9 @@ import asyncio
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -104,6 +105,28 @@ def in_background(port: int, calls: Sequence[Call]) -> Future[list[Answer]]:
 
     threading.Thread(target=work, daemon=True).start()
     return answers
+
+
+@contextmanager
+def crowd(port: int, calls: Sequence[Call], *, clients: int, pause_s: float) -> Iterator[None]:
+    """So many clients meanwhile, each asking again a while after it was answered or refused."""
+    over = threading.Event()
+
+    async def ask(call: Call) -> None:
+        while not over.is_set():
+            await send(port, call)
+            await asyncio.sleep(pause_s)
+
+    async def everybody() -> None:
+        await asyncio.gather(*(ask(calls[number % len(calls)]) for number in range(clients)))
+
+    thread = threading.Thread(target=asyncio.run, args=(everybody(),), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
 
 
 def _no_constant(name: str) -> None:

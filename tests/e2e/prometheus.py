@@ -70,6 +70,7 @@ class Prometheus(Program):
                 f"--config.file={folder / 'prometheus.yml'}",
                 f"--storage.tsdb.path={folder / 'data'}",
                 f"--web.listen-address=127.0.0.1:{port}",
+                "--enable-feature=exemplar-storage",
                 "--rules.alert.resend-delay=1s",  # whom to tell is found out only after a while
             ],
             f"http://127.0.0.1:{port}",

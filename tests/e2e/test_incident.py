@@ -9,7 +9,7 @@ import pytest
 from tests.contract.rules import alerts, name_of
 from tests.e2e.alerting import Incident, incident
 
-pytestmark = [pytest.mark.e2e, pytest.mark.incident]
+pytestmark = pytest.mark.e2e
 
 FAST, SLOW = ("page", "SeawallBudgetBurningFast"), ("ticket", "SeawallBudgetBurningSlow")
 """The budget remembers: its page goes on for half an hour of the rules after the trouble, and keeps
@@ -17,9 +17,18 @@ its ticket silent. How long that is in the phases of a test depends on the machi
 second trouble on either may be told again, or not."""
 
 
-def but_for_the_budget(told: list[tuple[str, str]]) -> list[tuple[str, str]]:
-    """What was told, without what the budget remembers."""
-    return [one for one in told if one not in {FAST, SLOW}]
+OF_THE_MACHINE = ("ticket", "SeawallEventLoopLag")
+"""How late a loop is says how busy the machine is that the tests run on: it may be told, or not."""
+
+
+def told(seen: Incident, phase: str) -> list[tuple[str, str]]:
+    """What was told for the first time in a phase."""
+    return [one for one in seen.told[phase] if one != OF_THE_MACHINE]
+
+
+def but_for_the_budget(seen: Incident, phase: str) -> list[tuple[str, str]]:
+    """The same without what the budget remembers."""
+    return [one for one in told(seen, phase) if one not in {FAST, SLOW}]
 
 
 @pytest.fixture(scope="module")
@@ -31,36 +40,40 @@ def seen(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Incident]:
 
 def test_steady_traffic_tells_nobody(seen: Incident) -> None:
     """While all is well the watchdog is all that is heard."""
-    assert seen.told["steady"] == [("watchdog", "SeawallWatchdog")]
+    assert told(seen, "steady") == [("watchdog", "SeawallWatchdog")]
 
 
 def test_an_overload_pages(seen: Incident) -> None:
     """Refusals for load page, the budget too; the full queue is known and kept silent by them."""
-    assert seen.told["overload"] == [FAST, ("page", "SeawallShedding")]
-    assert seen.silent == {"SeawallQueueFilling"} | (seen.silent & {"SeawallBudgetBurningSlow"})
+    assert told(seen, "overload") == [FAST, ("page", "SeawallShedding")]
+    assert seen.silent - {SLOW[1], OF_THE_MACHINE[1]} == {"SeawallQueueFilling"}
 
 
 def test_what_the_overload_cost_is_known(seen: Incident) -> None:
     """After the overload nobody is told of anything but what was spent of the budget."""
-    assert but_for_the_budget(seen.told["calm"]) == []
+    assert but_for_the_budget(seen, "calm") == []
     assert "SeawallBudgetBurningSlow" in seen.known
 
 
 def test_one_lost_worker_of_two_tells_nobody(seen: Incident) -> None:
     """A worker that is killed and comes back is nothing that anybody has to know."""
-    assert but_for_the_budget(seen.told["killed"]) == []
+    assert but_for_the_budget(seen, "killed") == []
 
 
 def test_an_open_breaker_pages_with_its_cause(seen: Incident) -> None:
     """With the only replica's breaker open nobody is ready; the ticket beside the page says why."""
-    told = but_for_the_budget(seen.told["broken"])
-    assert told == [("page", "SeawallNoReadyReplica"), ("ticket", "SeawallBreakerOpen")]
+    assert but_for_the_budget(seen, "broken") == [
+        ("page", "SeawallNoReadyReplica"),
+        ("ticket", "SeawallBreakerOpen"),
+    ]
 
 
 def test_a_drain_without_a_successor_pages(seen: Incident) -> None:
     """The only replica drains and is gone: nobody is ready, and then its target is down."""
-    told = but_for_the_budget(seen.told["drained"])
-    assert told == [("page", "SeawallNoReadyReplica"), ("ticket", "SeawallTargetDown")]
+    assert but_for_the_budget(seen, "drained") == [
+        ("page", "SeawallNoReadyReplica"),
+        ("ticket", "SeawallTargetDown"),
+    ]
 
 
 def test_every_message_can_be_acted_on(seen: Incident) -> None:
