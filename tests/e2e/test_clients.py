@@ -42,24 +42,24 @@ class Asked:
         return answer.json()
 
 
-@pytest.fixture(scope="module", params=TASK_NAMES)
-def asked(
-    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Asked]:
-    """Each task in turn."""
-    folder = tmp_path_factory.mktemp(request.param)
-    build(folder, request.param)
-    flags = ("--task", request.param, "--model", str(folder), "--torch-threads", "1")
-    with Server(*PATIENT, *flags) as server:
-        yield Asked(request.param, server)
-
-
-def build(folder: Path, task: str) -> None:
-    """A small model; in a program of its own, so that pytest's process needs no torch."""
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model for each; made by a program of its own: pytest's process needs no torch."""
+    folder = tmp_path_factory.mktemp("models")
     subprocess.run(
-        [sys.executable, "-m", "tests.worker.small_models", str(folder), task],
+        [sys.executable, "-m", "tests.worker.small_models", str(folder), *TASK_NAMES],
         env=clean_environment(), cwd=ROOT, capture_output=True, check=True, timeout=LONG_S,
     )  # fmt: skip
+    return folder
+
+
+@pytest.fixture(scope="module", params=TASK_NAMES)
+def asked(request: pytest.FixtureRequest, models: Path) -> Iterator[Asked]:
+    """Each task in turn."""
+    task = request.param
+    flags = ("--task", task, "--model", str(models / task), "--torch-threads", "1")
+    with Server(*PATIENT, *flags) as server:
+        yield Asked(task, server)
 
 
 def test_the_client_gets_what_the_server_says(asked: Asked) -> None:

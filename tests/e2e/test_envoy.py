@@ -57,7 +57,7 @@ class House:
 def house(stack: ExitStack, folder: Path, *flags: str) -> House:
     """Start all of it, and wait until both replicas are in the rotation."""
     first = stack.enter_context(Server(*PATIENT, *FLAGS, *flags))
-    command = faulty(folder, *PATIENT, *FLAGS, *flags, "--breaker-probe-ms", "100")
+    command = faulty(folder, *PATIENT, *FLAGS, *flags, "--breaker-probe-ms", "1000")
     second = stack.enter_context(Server(command=command))
     envoy = stack.enter_context(Envoy(folder, (first.port, second.port)))
     envoy.wait_healthy(2)
@@ -147,7 +147,7 @@ def test_a_partition_costs_what_was_in_flight(lasting: House) -> None:
 def test_a_draining_replica_loses_nothing(fresh: House) -> None:
     """From the signal to the end of the process every request through the proxy is answered."""
     _, leaving = fresh.replicas
-    inside = in_background(fresh.envoy.port, [slow(100)] * 16)
+    inside = in_background(fresh.envoy.port, [slow(300)] * 16)
     leaving.wait_running()
     leaving.terminate()
     codes: Counter[str] = Counter()
@@ -163,7 +163,7 @@ def test_a_draining_replica_loses_nothing(fresh: House) -> None:
 def test_a_killed_replica_costs_what_was_in_flight(fresh: House) -> None:
     """What ran on it fails, and nothing else: the very next requests are answered."""
     staying, killed = fresh.replicas
-    inside = in_background(fresh.envoy.port, [slow(200)] * 16)
+    inside = in_background(fresh.envoy.port, [slow(400)] * 16)
     killed.wait_running()
     killed.wait_admitted(2)
     os.killpg(killed.process.pid, signal.SIGKILL)

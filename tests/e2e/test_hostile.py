@@ -15,10 +15,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import psutil
 import pytest
 
+from tests.e2e.conftest import PATIENT
+from tests.e2e.faulty import faulty
+from tests.e2e.held import busy
 from tests.e2e.load import Call
 from tests.e2e.server import LONG_S, Server, wait_for
 from tests.front.http_wire import Reply, Wire, head, request, wire
@@ -28,21 +32,29 @@ pytestmark = pytest.mark.e2e
 MIB = 2**20
 BODY_LIMIT = 256 * 1024
 RECEIVE_S = 5.0
-GRACE_S = 2.0
+GRACE_S = 4.0
 """A bad connection is closed within the receive timeout and so much more."""
+
+BESIDE_S = RECEIVE_S + 4.0
+"""How long those who behave ask beside them."""
 
 FLAGS = (
     "--model", "synthetic:cpu", "--receive-timeout-ms", str(round(RECEIVE_S * 1000)),
-    "--max-body-bytes", str(BODY_LIMIT), "--deadline-ms", "60000", "--max-wait-ms", "60000",
-    "--queue-limit", "8", "--rehearsal",
+    "--max-body-bytes", str(BODY_LIMIT), "--queue-limit", "8",
 )  # fmt: skip
 JSON = "Content-Type: application/json"
 
 
 @pytest.fixture(scope="module")
-def shared() -> Iterator[Server]:
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the server's batches are held."""
+    return tmp_path_factory.mktemp("held")
+
+
+@pytest.fixture(scope="module")
+def shared(folder: Path) -> Iterator[Server]:
     """A server with a short receive timeout and a low body limit."""
-    with Server(*FLAGS) as server:
+    with Server(command=faulty(folder, *PATIENT, *FLAGS)) as server:
         server.predict("warm").raise_for_status()
         yield server
 
@@ -301,7 +313,7 @@ def test_six_hundred_bad_connections(server: Server) -> None:
     async def play() -> tuple[list[tuple[int, float]], list[tuple[int, float]]]:
         alone = await valid_requests(server.port, 3.0)
         noise = asyncio.create_task(lag(worst))
-        beside = asyncio.create_task(valid_requests(server.port, RECEIVE_S + GRACE_S + 2.0))
+        beside = asyncio.create_task(valid_requests(server.port, BESIDE_S))
         await asyncio.wait_for(asyncio.gather(*(one.live() for one in bad)), LONG_S)
         noise.cancel()
         return alone, await beside
@@ -323,18 +335,19 @@ def test_six_hundred_bad_connections(server: Server) -> None:
 # ---------------------------------------------------------------- shares, and who may come
 
 
-def test_a_client_that_fills_the_queue_makes_room_for_another(server: Server) -> None:
+def test_a_client_that_fills_the_queue_makes_room_for_another(server: Server, folder: Path) -> None:
     """With all places taken from one address another's request gets one, and is answered.
 
     That each request of the flood claims to come from somebody else helps nothing.
     """
-    holder = server.send(Call("first", {"X-Rehearse-Fault": "slow=3000"}))
-    server.wait_running()
+    refused = server.outcomes().get("queue_full", 0)
     names = [{"X-Forwarded-For": f"192.0.2.{number}"} for number in range(8)]
-    flood = server.send(*(Call("one two three", name) for name in names))
-    server.wait_depth(8)
     with wire(("127.0.0.1", server.port), "127.0.0.2") as other:
-        other.write(request(b"one two three"))
+        with busy(server, folder) as holder:
+            flood = server.send(*(Call("one two three", name) for name in names))
+            server.wait_depth(8)
+            other.write(request(b"one two three"))
+            wait_for(lambda: server.outcomes().get("queue_full", 0) > refused, "room for it")
         good(other.reply())
     assert holder.result()[0].status == 200
     assert sorted(answer.code for answer in flood.result()) == ["ok"] * 7 + ["queue_full"]

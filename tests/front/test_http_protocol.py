@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 import time
 
 import pytest
 
+from service.core.errors import Problem
 from tests.front.http_served import (
     FULL,
     Serve,
@@ -291,6 +293,30 @@ def test_slow_head_ends(serve: Serve, new: bool) -> None:
     refused(replies[0], 408, "request_timeout")
     assert len(replies) == 1
     assert dropped(stage) == {"header_timeout": 1}
+
+
+def test_a_head_that_came_in_time_is_read(serve: Serve, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server that was held up for longer than a head may take reads what has come meanwhile."""
+    stage, served = serve()
+    begun, written = threading.Event(), threading.Event()
+    with hurried(served, 50) as client:
+        (connection,) = served.connections()
+
+        def held_up() -> Problem:
+            connection._timer.arm(0.05, connection._head_is_late)
+            begun.set()
+            written.wait(60)
+            time.sleep(0.1)
+            return FULL
+
+        monkeypatch.setattr(stage.dispatcher, "gate", held_up)
+        with wire(served.address) as other:
+            other.write(request(b"hello"))
+            assert begun.wait(60)
+            client.write(head(method="GET", path="/livez"))
+            written.set()
+            assert client.reply().status == 200
+            refused(other.reply(), 503, "queue_full")
 
 
 def test_blank_lines_are_no_head(serve: Serve) -> None:

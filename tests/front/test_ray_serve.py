@@ -54,7 +54,8 @@ def test_a_replica_serves_from_start_to_stop() -> None:
         transport = httpx.ASGITransport(app=replica.__serve_build_asgi_app__())
         async with httpx.AsyncClient(transport=transport, base_url="http://replica") as client:
             assert (await client.get("/readyz")).status_code == 200
-            answer = await client.post("/", content=b"one two three")
+            patience = {"X-Request-Timeout-Ms": "60000"}
+            answer = await client.post("/", content=b"one two three", headers=patience)
             assert answer.json() == {"tokens": 3, "batch": 1}
             refused = await client.post("/", content=b"", headers={"X-Request-Timeout-Ms": "x"})
             assert refused.json()["code"] == "malformed_request"
@@ -65,7 +66,7 @@ def test_a_replica_serves_from_start_to_stop() -> None:
         assert replica._metrics is not None
         (listening,) = replica._metrics[0].servers
         (socket,) = listening.sockets
-        async with httpx.AsyncClient() as client:
+        async with httpx.AsyncClient(timeout=60) as client:
             page = await client.get(f"http://127.0.0.1:{socket.getsockname()[1]}/metrics")
         assert 'seawall_requests_total{outcome="ok"} 1.0' in page.text
         assert await lifespan.ask("shutdown") == "lifespan.shutdown.complete"

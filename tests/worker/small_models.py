@@ -155,4 +155,7 @@ def named(labels: list[str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    save_model(Path(sys.argv[1]), sys.argv[2])
+    for name in sys.argv[2:]:
+        made = Path(sys.argv[1]) / name
+        made.mkdir()
+        save_model(made, name)

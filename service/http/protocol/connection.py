@@ -53,6 +53,9 @@ if TYPE_CHECKING:
 
     from service.http.door import Door
 
+MOMENT_S = 0.001
+"""For a head that is there: a loop that was held up hears its timers first, then its sockets."""
+
 
 class GuardedProtocol(EndingProtocol):
     """One connection; ``limits.make_protocol`` makes the class of a server."""
@@ -240,6 +243,9 @@ class GuardedProtocol(EndingProtocol):
             self._idle.begin()
 
     def _head_is_late(self) -> None:
+        self._timer.arm(MOMENT_S, self._head_is_missing)
+
+    def _head_is_missing(self) -> None:
         if self._answer_is_due():
             self._deafen()
             return
