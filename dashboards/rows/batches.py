@@ -134,6 +134,12 @@ BATCHES = Row(
                     right=Unit.TOKENS,
                 ),
             ),
+            colors={
+                "out of memory: failed": "red",
+                "out of memory: split": "orange",
+                "split: oom": "yellow",
+                "split: isolate": "purple",
+            },
             interval="1m",
         ),
         Panel(

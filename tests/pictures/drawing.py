@@ -52,7 +52,7 @@ def build() -> None:
     """Install what the project names, unless it is there, and bundle it."""
     lock = MODULES / ".package-lock.json"
     if not lock.exists() or lock.stat().st_mtime < (PROJECT / "package-lock.json").stat().st_mtime:
-        _run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund")
+        _run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
     _run(
         str(MODULES / ".bin/esbuild"), "src/main.jsx", "--bundle", "--outfile=dist/panels.js",
         "--jsx=automatic", "--loader:.ttf=empty", "--loader:.svg=dataurl",

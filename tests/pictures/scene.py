@@ -5,7 +5,7 @@ phase       seconds  what happens
 ==========  =======  ========================================================================
 steady      110      two fifths of what both can do
 worker      70       one of the two workers of replica b is killed, and comes back
-inputs      40       a few inputs do not fit the memory, a few make the model raise
+inputs      40       more comes in, and of it some does not fit the memory or makes the model raise
 breaker     75       the model of replica b is broken for half of the time
 steady      75       as before
 busy        60       nine tenths of what both can do
@@ -167,7 +167,7 @@ class Scene:
         [victim, _] = self.replicas[1].status()["workers"]
         os.kill(victim["pid"], signal.SIGKILL)
         self.phase("a worker is lost", 70, steady)
-        self.phase("bad inputs", 40, steady, FAULTS)
+        self.phase("bad inputs", 40, 0.9, FAULTS)
         with broken(self.faults[1]):
             self.phase("a broken model", 40, steady)
         self.phase("it works again", 35, steady)
