@@ -112,6 +112,9 @@ class Clients:
             if answered is not None:
                 answered.set()
             if answer is None:
+                if connection.silent_s > RECEIVE_S / 2:  # held up: its head may have been late
+                    for lost in requests[place:]:
+                        lost.stays = lost.sure = False
                 return
             request.answers.append(answer)
             if answer.headers.get("connection") == "close":

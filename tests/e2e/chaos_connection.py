@@ -25,11 +25,16 @@ class Connection:
     Args:
         port: of the server on loopback.
         small: whether the kernel is to hold little that is not read.
+
+    Attributes:
+        silent_s: how long it was open, or being opened, before the first byte was sent.
     """
 
     def __init__(self, port: int, *, small: bool = False) -> None:
         self._port = port
         self._small = small
+        self._begun: float | None = None
+        self.silent_s = 0.0
 
     async def __aenter__(self) -> Self:
         sock = socket.socket()
@@ -38,6 +43,7 @@ class Connection:
             if self._small:
                 sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, SMALL_BYTES)
             loop = asyncio.get_running_loop()
+            self._begun = loop.time()
             await loop.sock_connect(sock, ("127.0.0.1", self._port))
             limit = 1024 if self._small else 2**16
             self._reader, self._writer = await asyncio.open_connection(sock=sock, limit=limit)
@@ -58,6 +64,9 @@ class Connection:
 
     def send(self, data: bytes) -> None:
         """Send, or at least try to: the other side may be gone."""
+        if self._begun is not None:
+            self.silent_s = asyncio.get_running_loop().time() - self._begun
+            self._begun = None
         if not self._writer.is_closing():
             self._writer.write(data)
 
