@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from service.settings import Settings, SettingsError, load, load_settings
 from service.settings.sources import INJECTED
+from service.settings.tasks import TaskName
 
 SECRET = "hunter2-hunter2"
 
@@ -113,7 +114,7 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
     assert lines_of(argv, {"SEAWALL_TASK": "x", "SEAWALL_BREAKR_FAILURES": "1"}) == [
         "--max-items must be a whole number from 1 to 4096",
         "SEAWALL_BREAKR_FAILURES is not a setting: did you mean SEAWALL_BREAKER_FAILURES?",
-        "SEAWALL_TASK must be one of fill-mask, synthetic",
+        f"SEAWALL_TASK must be {TaskName().says()}",
         "workers in s.toml must be a whole number from 1 to 64 or auto",
         "dtpye in s.toml is not a setting: did you mean dtype?",
     ]
