@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 from tests.e2e.stubbed import serve_with
@@ -26,14 +26,19 @@ def faulty(folder: Path, *flags: str) -> tuple[str, ...]:
 
 
 @contextmanager
-def broken(folder: Path) -> Iterator[None]:
-    """The model is broken meanwhile."""
-    flag = folder / "broken"
+def flagged(folder: Path, name: str) -> Iterator[None]:
+    """The file of that name, which the worker looks for, is there meanwhile."""
+    flag = folder / name
     flag.touch()
     try:
         yield
     finally:
         flag.unlink()
+
+
+def broken(folder: Path) -> AbstractContextManager[None]:
+    """The model is broken meanwhile."""
+    return flagged(folder, "broken")
 
 
 @contextmanager

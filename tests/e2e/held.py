@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from tests.e2e.faulty import flagged
 from tests.e2e.faulty_worker import HELD
 from tests.e2e.load import Answer, Call
 from tests.e2e.server import Server
@@ -19,15 +20,9 @@ from tests.e2e.server import Server
 HELD_TEXT = f"a [MASK] {HELD}"
 
 
-@contextmanager
-def hold(folder: Path) -> Iterator[None]:
+def hold(folder: Path) -> AbstractContextManager[None]:
     """A batch that holds :data:`HELD` is not done before the block ends."""
-    flag = folder / "held"
-    flag.touch()
-    try:
-        yield
-    finally:
-        flag.unlink()
+    return flagged(folder, "held")
 
 
 @contextmanager
