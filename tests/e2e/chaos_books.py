@@ -29,6 +29,9 @@ ANYBODY = frozenset(
 )  # fmt: skip
 """Ends that may befall anybody while workers die and the queue is full."""
 
+TOO_LONG = frozenset({"payload_too_large"})
+"""What a list may be told while a batch takes far longer than it should: fewer items at once."""
+
 SHED = frozenset(code for code, row in ERRORS.items() if row.outcome_class is OutcomeClass.SHED)
 """What may stand in the log as a count alone."""
 
@@ -187,6 +190,10 @@ def _answer_faults(request: Request, answer: Answer) -> list[str]:
         faults.append(f"got a problem of {answer.json['request_id']}")
     if status == 503 and int(answer.headers.get("retry-after", "0")) < 1:
         faults.append(f"{answer.code} without Retry-After")
+    if {answer.code} == TOO_LONG and request.is_list:
+        limit = answer.json["limit"]
+        if not 1 <= limit < len(request.words):
+            faults.append(f"a list of {len(request.words)} is told to be at most {limit}")
     return faults
 
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from tests.e2e.chaos_books import ANYBODY, MARK, Request
+from tests.e2e.chaos_books import ANYBODY, MARK, TOO_LONG, Request
 from tests.e2e.chaos_connection import Connection
 from tests.e2e.chaos_schedule import KILLING, Deed, Kind, Schedule
 from tests.e2e.chaos_shapes import ODD, Ending, Shape, Shapes
@@ -143,7 +143,8 @@ class Clients:
     async def _plain(self, deed: Deed) -> None:
         match deed.args["form"]:
             case "list":
-                await self._ask(self._shapes.shape(deed, items=2 + deed.number % 3))
+                shape = self._shapes.shape(deed, items=2 + deed.number % 3)
+                await self._ask(shape.that_ends(shape.ends | TOO_LONG))
             case "text":
                 shape = self._shapes.shape(deed)
                 text = self._shapes.text(f"{shape.token}0", shape.words[0])
