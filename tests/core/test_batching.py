@@ -143,6 +143,21 @@ def test_joining_never_costs_more_than_running_alone(scene: Scene) -> None:
     assert scene.cost.batch_s(choice.padded) <= one_by_one * (1 + 1e-9) or not choice.items
 
 
+@given(
+    st.lists(st.integers(1, 512).map(float), min_size=2, max_size=30),
+    st.sampled_from([CPU_LIKE, GPU_LIKE, _cost(0.005, 5e-5)]),
+)
+def test_no_beginning_of_it_does_more_in_a_second(lengths: list[float], cost: Cost) -> None:
+    """The last to join never lower the units that the batch does in a second."""
+    waiting = [waiting_item(units=units, deadline=FAR) for units in lengths]
+    units = [item.units for item in pick(waiting, NOW, cost=cost, budget=1e6).items]
+    rates = [
+        sum(units[:count]) / cost.batch_s(count * max(units[:count]))
+        for count in range(1, len(units) + 1)
+    ]
+    assert rates[-1] >= max(rates) * (1 - 1e-9)
+
+
 @given(scenes)
 def test_choice_leaves_nobody_out_for_no_reason(scene: Scene) -> None:
     """Of those as long as the head none that could still join is left behind."""
@@ -199,6 +214,14 @@ def test_batching_turns_itself_off_where_it_does_not_pay() -> None:
     long, short = waiting_item(units=200.0), waiting_item(units=20.0)
     assert pick([long, short], NOW, cost=CPU_LIKE, budget=1e6).items == (long,)
     assert pick([long, short], NOW, cost=GPU_LIKE, budget=1e6).items == (long, short)
+
+
+def test_whoever_would_lower_the_rate_waits_for_the_next_batch() -> None:
+    """A text that costs as much here as alone is left to others of its length."""
+    head, far, near = (waiting_item(units=units) for units in (100.0, 90.0, 92.0))
+    assert pick([head, far], NOW, cost=CPU_LIKE, budget=1e6).items == (head,)
+    assert pick([head, near], NOW, cost=CPU_LIKE, budget=1e6).items == (head, near)
+    assert pick([head, far, near], NOW, cost=CPU_LIKE, budget=1e6).items == (head, near)
 
 
 def test_head_runs_even_if_it_is_over_the_budget() -> None:
