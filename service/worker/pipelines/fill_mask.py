@@ -14,7 +14,7 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -24,14 +24,12 @@ import torch
 from transformers import AutoModelForMaskedLM, FillMaskPipeline
 
 from service.tasks.fill_mask import FILL_MASK
-from service.worker.interface import CannotLoad, Foreign, PreparedInput, Unsuitable
+from service.worker.interface import Answer, CannotLoad, Foreign, PreparedInput, Unsuitable
 from service.worker.pipelines.gathering import AtMasks, Gathering, is_equal, masked_rows
 from service.worker.pipelines.loading import load_model
 from service.worker.pipelines.stock import Payload, StockPipeline
+from service.worker.pipelines.writing import DEFAULT_TOP_K, Writer, is_plain, is_same
 from service.worker.wire import Load
-
-DEFAULT_TOP_K = 5
-"""The stock pipeline's."""
 
 MAX_WRITTEN = 2_000_000
 """Most of (alternatives x (tokens + 32)), about two seconds and 8 MB of answer."""
@@ -57,6 +55,7 @@ class FillMask(StockPipeline):
         self._vocabulary: dict[str, int] = tokenizer.get_vocab()
         self._write_s = 0.0
         self._gathering: Gathering | None = None
+        self._writer: Writer | None = None
 
     @classmethod
     def from_load(cls, load: Load, folder: Path) -> FillMask:
@@ -105,7 +104,21 @@ class FillMask(StockPipeline):
                 gathering.remove()
                 return super().quicken()
         self._gathering = gathering
+        self._writer = self._proved_writer(groups)
         return "gathered"
+
+    def _proved_writer(self, groups: Sequence[Sequence[Payload]]) -> Writer | None:
+        """What writes many answers at once, if it writes what the stock pipeline does."""
+        try:
+            writer = Writer(self.pipe.tokenizer)
+        except ValueError:
+            return None
+        for group in groups:
+            outputs = self.forward(group)
+            together = writer.write(outputs["logits"], group)
+            if not is_same(together, super().written(outputs, group)):
+                return None
+        return writer
 
     def infer(self, inputs: Foreign) -> Foreign:
         """The scores of the masked positions only, where that was proved."""
@@ -113,6 +126,20 @@ class FillMask(StockPipeline):
             return super().infer(inputs)
         with self._gathering.at(masked_rows(inputs["input_ids"], self._mask_id)):
             return super().infer(inputs)
+
+    def written(self, outputs: Foreign, payloads: Sequence[Payload]) -> list[Answer]:
+        """The plain ones together, the others as the stock pipeline does."""
+        plain = [index for index, payload in enumerate(payloads) if is_plain(payload)]
+        if self._writer is None or not plain:
+            return super().written(outputs, payloads)
+        scores = outputs["logits"][plain] if len(plain) < len(payloads) else outputs["logits"]
+        own = dict(
+            zip(plain, self._writer.write(scores, [payloads[n] for n in plain]), strict=True)
+        )
+        return [
+            own[index] if index in own else self.written_one(outputs, index, payload)
+            for index, payload in enumerate(payloads)
+        ]
 
     def own_rows(self, outputs: Foreign, index: int, payload: Payload) -> dict[str, Any]:
         """What the stock postprocess gets."""

@@ -140,11 +140,15 @@ class StockPipeline:
             return [answer for item in items for answer in self.run([item])]
         payloads: list[Payload] = [item.payload for item in items]
         with torch.inference_mode():
-            outputs = self.forward(payloads)
-            return [
-                self.pipe.postprocess(self.own_rows(outputs, index, payload), **payload.post)
-                for index, payload in enumerate(payloads)
-            ]
+            return self.written(self.forward(payloads), payloads)
+
+    def written(self, outputs: Foreign, payloads: Sequence[Payload]) -> list[Any]:
+        """The answers of a batch."""
+        return [self.written_one(outputs, index, one) for index, one in enumerate(payloads)]
+
+    def written_one(self, outputs: Foreign, index: int, payload: Payload) -> Answer:
+        """The answer of one item of a batch."""
+        return self.pipe.postprocess(self.own_rows(outputs, index, payload), **payload.post)
 
     def canary(self) -> Answer:
         """The self-test's answer; its input was prepared once, the model thread must not do it.
