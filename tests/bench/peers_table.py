@@ -49,7 +49,7 @@ def _rows(found: Found) -> list[Row]:
     rows = [Row(one.what, COLUMN, one.rate, Unit.RATE) for one in found.limits]
     own, goodput = found.own(SEAWALL), found.goodput(SEAWALL)
     if found.limits:
-        stock, gathered = (best(found.limits, way) for way in WAYS)
+        stock, gathered = (best(found.limits, way).rate for way in WAYS)
         rows += [
             Row("gathered / stock", COLUMN, gathered / stock, Unit.TIMES),
             Row("Seawall, closed loop of 64 / gathered offline limit", COLUMN, own / gathered,

@@ -7,8 +7,9 @@ part        what runs
 ==========  =========================================================================
 offline     a perfect loop without a server: stock and gathered, batches of 4, 8, 16,
             one process with all threads and one process of one thread for each core
-server      the default server in a closed loop of 64 connections, limits lifted
-lone        one request at a time, against the bare forward of the same texts
+server      the default server in a closed loop of 64 connections, limits lifted, and the
+            best offline loop, in turn: the machine's speed drifts
+lone        one request at a time, and a bare forward of the same text, in turn
 idle        the closed loop again, with 1,000 idle connections open
 start       from the command to the first answer, and what front and worker hold
 ==========  =========================================================================
@@ -24,13 +25,14 @@ import socket
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from functools import partial
+from http import HTTPStatus
+from http.client import HTTPConnection
 from pathlib import Path
 from statistics import median
 
-import httpx
 import psutil
 
 from service.bench.command import raise_file_limit
@@ -39,7 +41,7 @@ from tests.bench.live import write_between
 from tests.bench.live_ladder import NO_LIMITS, asking, plain_options, run
 from tests.bench.live_packaged import all_ready
 from tests.bench.live_rows import Row, Unit, markdown
-from tests.bench.speed_offline import LENGTHS, WAYS, alone_ms, best, limits, lone_texts
+from tests.bench.speed_offline import LENGTHS, WAYS, Alone, Limit, best, limits, lone_texts
 from tests.e2e.server import Server, wait_for
 from tests.tools import ROOT
 
@@ -49,7 +51,8 @@ BEGIN, END = "<!-- speed: begin -->", "<!-- speed: end -->"
 COLUMN = "packaged model"
 
 CONNECTIONS, IDLE = 64, 1000
-LONE_ROUNDS = 5
+LONE_ROUNDS = 7
+PAIRS = 5
 MIB = 2**20
 
 
@@ -81,16 +84,16 @@ def main(arguments: list[str]) -> int:
     return 0 if all(row.good for row in rows) else 1
 
 
-def _offline(seconds: float, add: Callable[[Row], None]) -> float:
+def _offline(seconds: float, add: Callable[[Row], None]) -> Limit:
     found = limits(seconds)
     for one in found:
         add(Row(one.what, COLUMN, one.rate, Unit.RATE))
     stock, gathered = (best(found, way) for way in WAYS)
-    add(Row("gathered / stock", COLUMN, gathered / stock, Unit.TIMES))
+    add(Row("gathered / stock", COLUMN, gathered.rate / stock.rate, Unit.TIMES))
     return gathered
 
 
-def _server(seconds: float, limit: float, add: Callable[[Row], None]) -> int:
+def _server(seconds: float, limit: Limit, add: Callable[[Row], None]) -> int:
     with Server("--workers", "auto") as usual:
         wait_for(lambda: all_ready(usual), "all workers")
         batch_ms = round(1000 * usual.status()["limits"]["batch_s"])
@@ -100,9 +103,13 @@ def _server(seconds: float, limit: float, add: Callable[[Row], None]) -> int:
         status = server.status()
         threads: int = status["model"]["torch_threads"]
         what = f"server, {len(status['workers'])} workers x {threads} threads, closed loop of 64"
-        closed = _closed(server, seconds)
-        add(Row(what, COLUMN, closed, Unit.RATE))
-        add(Row("server / offline limit", COLUMN, closed / limit, Unit.SHARE, least=0.85))
+        closed, offline = [], []
+        for _ in range(PAIRS):
+            offline.append(limit.again(seconds / 2))
+            closed.append(_closed(server, seconds / 2))
+        add(Row(what, COLUMN, median(closed), Unit.RATE))
+        shares = [ours / theirs for ours, theirs in zip(closed, offline, strict=True)]
+        add(Row("server / offline limit, in turn", COLUMN, median(shares), Unit.SHARE, least=0.85))
         again = []
         idle = []
         for _ in range(3):
@@ -141,18 +148,27 @@ def _idle(server: Server) -> Iterator[None]:
 
 def _lone(threads: int, add: Callable[[Row], None]) -> None:
     texts = lone_texts()
-    bare = alone_ms("gathered", threads)
     times: list[list[float]] = [[] for _ in texts]
-    with Server("--workers", "auto") as server, httpx.Client(base_url=server.url) as client:
+    more: list[list[float]] = [[] for _ in texts]
+    with (
+        Server("--workers", "auto") as server,
+        Alone("gathered", threads) as bare,
+        closing(HTTPConnection("127.0.0.1", server.port)) as client,
+    ):
         wait_for(lambda: all_ready(server), "all workers")
         for _ in range(LONE_ROUNDS):
-            for text, found in zip(texts, times, strict=True):
+            for place, text in enumerate(texts):
                 started = time.perf_counter()
-                client.post("/", content=text).raise_for_status()
-                found.append(1000 * (time.perf_counter() - started))
-    more = [median(found) - forward for found, forward in zip(times, bare, strict=True)]
+                client.request("POST", "/", text)
+                answer = client.getresponse()
+                answer.read()
+                took_ms = 1000 * (time.perf_counter() - started)
+                assert answer.status == HTTPStatus.OK
+                times[place].append(took_ms)
+                more[place].append(took_ms - bare.forward_ms(place))
     add(Row("a lone request, median", COLUMN, median(map(median, times)), Unit.MILLISECONDS))
-    add(Row("the same beyond its bare forward", COLUMN, median(more), Unit.MILLISECONDS, most=5.0))
+    add(Row("the same beyond its bare forward", COLUMN, median(map(median, more)),
+            Unit.MILLISECONDS, most=5.0))  # fmt: skip
 
 
 def _start(add: Callable[[Row], None]) -> None:

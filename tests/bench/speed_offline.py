@@ -1,8 +1,8 @@
 """What one process can do with a fill-mask model and no server: the offline limit.
 
 ``python -m tests.bench.speed_offline WAY THREADS BATCH SECONDS MODEL`` prints answers a second.
-``… WAY THREADS alone`` prints, for each text of :func:`lone_texts`, the milliseconds of a bare
-forward: the model on prepared tensors and nothing else.
+``… WAY THREADS alone`` answers each line of its input, the place of a text of :func:`lone_texts`,
+with the milliseconds of a bare forward: the model on prepared tensors and nothing else.
 
 ``MODEL`` is a folder, or empty for the packaged model. ``WAY`` is ``stock`` (all positions through
 the vocabulary head) or ``gathered`` (the masked ones).
@@ -11,7 +11,6 @@ The loop is perfect: everything is prepared beforehand and sorted by length, no 
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -19,8 +18,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
-from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from service.bench.schedule import Lengths
 from service.bench.texts import Texts
@@ -33,7 +31,7 @@ LENGTHS = Lengths(median=24.0, sigma=0.8, least=5, most=200)
 WAYS = ("stock", "gathered")
 BATCHES = (4, 8, 16)
 MANY = 512
-LONE, LONE_TIMES = 40, 5
+LONE = 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +43,17 @@ class Limit:
     threads: int
     batch: int
     rate: float
+    model: str = ""
 
     @property
     def what(self) -> str:
         """For people."""
         split = f"{self.processes} x {self.threads} threads"
         return f"offline, {self.way}: {split}, batches of {self.batch}"
+
+    def again(self, seconds: float) -> float:
+        """Measure it once more."""
+        return rates_of(self.way, self.processes, self.threads, self.batch, seconds, self.model)
 
 
 def limits(seconds: float, model: str = "") -> list[Limit]:
@@ -62,13 +65,13 @@ def limits(seconds: float, model: str = "") -> list[Limit]:
             split = (processes, threads)
             rates = {batch: rates_of(way, *split, batch, seconds, model) for batch in BATCHES}
             batch = max(rates, key=lambda size: rates[size])
-            found.append(Limit(way, processes, threads, batch, rates[batch]))
+            found.append(Limit(way, processes, threads, batch, rates[batch], model))
     return found
 
 
-def best(found: list[Limit], way: str) -> float:
-    """Answers a second of the best split."""
-    return max(one.rate for one in found if one.way == way)
+def best(found: list[Limit], way: str) -> Limit:
+    """The best split."""
+    return max((one for one in found if one.way == way), key=lambda one: one.rate)
 
 
 def lone_texts() -> list[bytes]:
@@ -99,19 +102,17 @@ def rate(way: str, threads: int, batch: int, seconds: float, model: str) -> floa
                 return done / passed
 
 
-def alone(way: str, threads: int) -> list[float]:
-    """Milliseconds of a bare forward for each lone text."""
+def alone(way: str, threads: int) -> None:
+    """A bare forward of each text that is asked for, once it is asked for."""
     pipeline = pipeline_of(way, threads)
-    found = []
-    for text in lone_texts():
-        payload = pipeline.prepare(text.decode(), b"", {}).payload
-        times = []
-        for _ in range(LONE_TIMES):
-            started = time.perf_counter()
-            pipeline.forward([payload])
-            times.append(time.perf_counter() - started)
-        found.append(1000 * median(times))
-    return found
+    payloads = [pipeline.prepare(text.decode(), b"", {}).payload for text in lone_texts()]
+    for payload in payloads:
+        pipeline.forward([payload])
+    for line in sys.stdin:
+        started = time.perf_counter()
+        pipeline.forward([payloads[int(line)]])
+        sys.stdout.write(f"{1000 * (time.perf_counter() - started)}\n")
+        sys.stdout.flush()
 
 
 def rates_of(
@@ -129,12 +130,30 @@ def rates_of(
     return sum(float(process.communicate()[0].splitlines()[-1]) for process in running)
 
 
-def alone_ms(way: str, threads: int) -> list[float]:
-    """:func:`alone` in a process of its own."""
-    command = [sys.executable, "-m", "tests.bench.speed_offline", way, str(threads), "alone"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT)
-    found: list[float] = json.loads(done.stdout.splitlines()[-1])
-    return found
+class Alone:
+    """A process that does one bare forward when it is asked to, and is silent otherwise."""
+
+    def __init__(self, way: str, threads: int) -> None:
+        command = [sys.executable, "-m", "tests.bench.speed_offline", way, str(threads), "alone"]
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            text=True, cwd=ROOT,
+        )  # fmt: skip
+        self.forward_ms(0)
+
+    def forward_ms(self, place: int) -> float:
+        """Milliseconds of a bare forward of the text with this place."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{place}\n")
+        self._process.stdin.flush()
+        return float(self._process.stdout.readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.communicate()
 
 
 def pipeline_of(way: str, threads: int, model: str = "") -> FillMask:
@@ -154,7 +173,7 @@ def main(arguments: list[str]) -> None:
     """Measure one thing and print it."""
     way, threads, batch = arguments[0], int(arguments[1]), arguments[2]
     if batch == "alone":
-        sys.stdout.write(json.dumps(alone(way, threads)) + "\n")
+        alone(way, threads)
     else:
         found = rate(way, threads, int(batch), float(arguments[3]), arguments[4])
         sys.stdout.write(f"{found}\n")
