@@ -22,6 +22,7 @@ from service.tasks import TASKS
 from service.worker.faults import kind_of
 from service.worker.interface import CannotLoad, Foreign
 from service.worker.pipelines.folder import check_folder
+from service.worker.pipelines.layout import lay_out
 from service.worker.wire import Load
 
 _TOKENIZER_FILES = (
@@ -94,6 +95,8 @@ def load_model(
     missing = [name for name in info["missing_keys"] if not name.startswith(tuple(spare))]
     if missing or info["mismatched_keys"]:
         raise _incomplete(raw, auto_class)
+    if device.type == "cpu":
+        lay_out(model)
     return Loaded(model.eval(), tokenizer, device)
 
 
