@@ -15,6 +15,7 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = {
     "amtool": "prometheus-alertmanager",
     "nginx": "nginx-light",
+    "openssl": "openssl",
     "promtool": "prometheus",
     "systemd-analyze": "systemd",
 }

@@ -93,7 +93,7 @@ class Recovery:
         self.runs = 0
         self.splits = 0
         self._budget = budget
-        self._bound_before = self._bound_after = budget.bound
+        self._before = self._after = budget.mark
         self._alone_failed = 0
         self._fitted = False
         self._todo: list[tuple[Item, ...]] = []
@@ -196,7 +196,7 @@ class Recovery:
     def _shrink(self, ran: tuple[Item, ...]) -> list[Verdict]:
         padded = padded_units(ran)
         self._budget.failed(padded)
-        self._bound_after = self._budget.bound
+        self._after = self._budget.mark
         if len(ran) > 1:
             self._push_halves(ran)
             return []
@@ -210,7 +210,7 @@ class Recovery:
         """At the end: if one item alone was to blame, the size of the batch was not."""
         alone = self._fitted or len(self.items) == 1
         if self._alone_failed == 1 and alone and not self.confirmed:
-            self._budget.restore(self._bound_before, self._bound_after)
+            self._budget.restore(self._before, self._after)
             self._alone_failed = 0
 
     def _divide(self, ran: tuple[Item, ...]) -> list[Verdict]:

@@ -294,7 +294,7 @@ def short_of_memory(device: Device) -> Short:
     load, low_s = LOW_LOAD[device.name], LOW_S[device.name]
     end = LOW_FROM_S + low_s
     over = end + LOW_AFTER_S[device.name]
-    most = LOW_PART * _usual_units(device)
+    most = LOW_PART * usual_units(device)
     trouble = Trouble(low=(LOW_FROM_S, end), ceiling=most)
     crowds = []
     for seconds in (over, end):
@@ -321,7 +321,7 @@ def short_of_memory(device: Device) -> Short:
     )
 
 
-def _usual_units(device: Device) -> float:
+def usual_units(device: Device) -> float:
     """Padded units of the largest batch that the time allows."""
     fixed_s, unit_s = device.times.fit()
     return (max(device.deadline_s / 8, 2 * fixed_s) - fixed_s) / unit_s

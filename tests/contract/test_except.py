@@ -12,6 +12,7 @@ ISOLATES = {
     ("service/http/door.py", "Door.refusal"): "a bug of ours becomes an answer further inside",
     ("service/worker/pipelines/folder.py", "_find_on_hub"): "the hub's client raises anything",
     ("service/worker/pipelines/tasked.py", "Tasked.batches_rightly"): "a model may raise anything",
+    ("service/worker/pipelines/tasked.py", "Tasked._owned"): "each device has its own word for oom",
     ("service/worker/pipelines/gathering.py", "is_equal"): "foreign code is tried out",
     ("service/worker/pipelines/loading.py", "_named"): "foreign code loads the model",
     ("service/worker/pipelines/warmup.py", "_runs"): "foreign code is tried at its limits",

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from service.core.isolation import CanaryStep, FaultSort, Recovery, RunStep, Verdict
 from service.core.item import Item, ItemState
-from service.core.memory import MemoryBudget, padded_units
+from service.core.memory import GROW_AFTER, MemoryBudget, padded_units
 from tests.core.items import running_item
 
 OK = "ok"
@@ -300,6 +300,19 @@ def test_one_item_that_never_fits_costs_its_neighbours_nothing(neighbours: int) 
         story = recover(Model(memory=30.0), batch(31.0, *[1.0] * neighbours), budget=budget)
         assert Counter(only(story).values())[OK] == neighbours
     assert budget.limit(1000.0) == 1000.0
+
+
+@pytest.mark.parametrize("neighbours", [0, 7])
+def test_one_item_that_never_fits_does_not_keep_the_batches_small(neighbours: int) -> None:
+    """Sent once in forty batches while memory is short, the budget comes back all the same."""
+    budget = MemoryBudget()
+    budget.limit(1000.0)
+    budget.failed(1000.0)
+    for _ in range(30):
+        for _ in range(GROW_AFTER - 10):
+            budget.good(20.0)
+        recover(Model(memory=30.0), batch(31.0, *[1.0] * neighbours), budget=budget)
+    assert budget.limit(2000.0) == 2000.0
 
 
 @pytest.mark.parametrize("memory, canary_good", [(0.0, True), (0.0, False), (9.0, True)])

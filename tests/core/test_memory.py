@@ -1,4 +1,4 @@
-"""The memory budget: half of what failed, back in sixteenths, never for ever."""
+"""The memory budget: what fitted or half of what failed, back in sixteenths, never for ever."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from service.core.memory import (
     FLOOR_PARTS,
     GROW_AFTER,
     GROW_PARTS,
+    HOLD,
     MemoryBudget,
     padded_units,
 )
@@ -115,14 +116,88 @@ def test_slow_phase_does_not_end_the_bound_early() -> None:
     assert budget.limit(1600.0) == 900.0
 
 
-@given(failures=st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20))
-def test_comes_back_within_the_promised_batches(failures: list[float]) -> None:
-    """After any failures, 800 good batches make it unlimited again: nothing is lost for ever."""
+def _bounded() -> MemoryBudget:
+    """One of 400 of 1600, under which a batch of 380 has fitted."""
+    budget = MemoryBudget()
+    budget.limit(1600.0)
+    budget.failed(800.0)
+    budget.good(380.0)
+    return budget
+
+
+def test_falls_to_what_has_fitted() -> None:
+    """A size that fitted since the lack began is known to: less than that is not called for."""
+    budget = _bounded()
+    budget.failed(480.0)
+    assert budget.limit(1600.0) == 380.0
+
+
+def test_tries_more_than_what_has_fitted_three_times_as_seldom() -> None:
+    """The step that failed is tried again after a hundred good batches more than the others."""
+    budget = _bounded()
+    budget.failed(480.0)
+    for more, expected in ((HOLD, 380.0), (GROW_AFTER, 480.0), (GROW_AFTER, 580.0)):
+        _good(budget, more - 1)
+        assert budget.limit(1600.0) < expected or more == HOLD
+        _good(budget, 1)
+        assert budget.limit(1600.0) == expected
+
+
+@pytest.mark.parametrize("failed", [380.0, 300.0])
+def test_what_had_fitted_and_fails_is_no_bound(failed: float) -> None:
+    """Where there is less memory than there was it halves, as if nothing had ever fitted."""
+    budget = _bounded()
+    budget.failed(failed)
+    assert budget.limit(1600.0) == failed / 2
+    budget.failed(failed)
+    assert budget.limit(1600.0) == failed / 2
+
+
+def test_what_fitted_before_the_lack_proves_nothing() -> None:
+    """The sizes of better times do not keep it up: neither those before, nor of the last lack."""
+    budget = MemoryBudget()
+    budget.limit(1600.0)
+    budget.good(1500.0)
+    budget.failed(1600.0)
+    assert budget.limit(1600.0) == 800.0
+    _good(budget, GROW_AFTER * GROW_PARTS, 790.0)
+    budget.failed(800.0)
+    assert budget.limit(1600.0) == 400.0
+
+
+@given(part=st.floats(0.1, 0.9))
+def test_lies_just_under_what_fits(part: float) -> None:
+    """Under a lack that stays it comes to lie within a step of what fits, and seldom tries more."""
+    budget, maximum = MemoryBudget(), 3200.0
+    fits = part * maximum
+    sizes, failures = [], 0
+    for _ in range(5000):
+        size = budget.limit(maximum)
+        if size > fits:
+            budget.failed(size)
+            failures += 1
+        else:
+            budget.good(size)
+            sizes.append(size)
+    late = sizes[len(sizes) // 2 :]
+    assert min(late) >= fits - maximum / GROW_PARTS
+    assert failures <= 5 + 5000 / (HOLD + GROW_AFTER)
+
+
+@given(
+    failures=st.lists(st.floats(1.0, 1e6), min_size=1, max_size=20),
+    fitted=st.lists(st.floats(1.0, 1e6), max_size=20),
+)
+def test_comes_back_within_the_promised_batches(failures: list[float], fitted: list[float]) -> None:
+    """After any failures, 900 good batches make it unlimited again: nothing is lost for ever."""
     budget = MemoryBudget()
     budget.limit(1e6)
     for padded in failures:
         budget.failed(padded)
-    _good(budget, GROW_AFTER * GROW_PARTS)
+        for size in fitted:
+            budget.good(size)
+    budget.failed(failures[-1])
+    _good(budget, HOLD + GROW_AFTER * GROW_PARTS)
     assert budget.limit(1e6) == 1e6
     assert budget.limit(1e9) == 1e9
 
@@ -134,19 +209,23 @@ def test_comes_back_within_the_promised_batches(failures: list[float]) -> None:
 def test_stays_in_its_bounds(maximum: float, events: list[tuple[bool, float]]) -> None:
     """Never over the maximum nor under a thirty-second of it; a failure never raises it.
 
-    Until fifty good batches have passed it is at most half of the size that failed last.
+    Until fifty good batches have passed it is at most half of the size that failed last, or a
+    smaller one that fitted after the first failure.
     """
     budget = MemoryBudget()
     floor = maximum / FLOOR_PARTS
     good, most = 0, maximum
+    fitted: set[float] = set()
     for ok, padded in events:
         before = budget.limit(maximum)
         if ok:
             budget.good(padded)
             good += 1
+            fitted |= {padded} if before < maximum else set()
         else:
             budget.failed(padded)
-            good, most = 0, max(padded / 2, floor)
+            smaller = max((size for size in fitted if size < padded), default=0.0)
+            good, most = 0, max(padded / 2, floor, smaller)
         after = budget.limit(maximum)
         assert floor <= after <= maximum
         assert ok or after <= before

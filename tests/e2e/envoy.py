@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,21 @@ class Envoy(Program):
     Args:
         folder: an empty folder for its configuration.
         replicas: the ports of the replicas on this machine.
+        http: what its HTTP connection manager is told in place of what is shipped.
     """
 
-    def __init__(self, folder: Path, replicas: Sequence[int]) -> None:
+    def __init__(
+        self, folder: Path, replicas: Sequence[int], http: Mapping[str, Any] | None = None
+    ) -> None:
         self.port, admin = free_port(), free_port()
         config = shipped()
         config["admin"]["address"] = address("127.0.0.1", admin)
         resources = config["static_resources"]
         resources["listeners"][0]["address"] = address("127.0.0.1", self.port)
+        if http is not None:
+            [manager] = resources["listeners"][0]["filter_chains"][0]["filters"]
+            kept = {name: manager["typed_config"][name] for name in ("@type", "stat_prefix")}
+            manager["typed_config"] = kept | dict(http)
         (place,) = resources["clusters"][0]["load_assignment"]["endpoints"]
         place["lb_endpoints"] = [
             {"endpoint": {"address": address("127.0.0.1", port)}} for port in replicas

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
+from service.core.memory import MemoryBudget
 from tests.e2e.stubbed import serve_with
 from tests.tools import ROOT
 
@@ -53,5 +54,23 @@ def ceiling(folder: Path, padded: int) -> Iterator[None]:
         flag.unlink()
 
 
+def know(folder: Path, padded: int) -> None:
+    """A server that starts then makes no batch of more padded units, from the first one on."""
+    (folder / "known").write_text(str(padded))
+
+
+def _bounded(folder: Path) -> None:
+    known = folder / "known"
+    if not known.exists():
+        return
+    most, limit = int(known.read_text()), MemoryBudget.limit
+
+    def fitting(budget: MemoryBudget, maximum: float) -> float:
+        return limit(budget, min(most, maximum))
+
+    setattr(MemoryBudget, "limit", fitting)  # noqa: B010 - an oracle in place of what is learned
+
+
 if __name__ == "__main__":
+    _bounded(Path(sys.argv[1]))
     sys.exit(serve_with(WORKER, sys.argv[1], sys.argv[2:]))

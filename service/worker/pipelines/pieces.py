@@ -79,6 +79,21 @@ def forwards(items: Sequence[Pieces]) -> Iterator[list[Row]]:
     yield group
 
 
+def divided(groups: Sequence[list[Row]], group: list[Row]) -> list[list[Row]]:
+    """A forward ran out of memory: its halves, and what waits in parts of no more rows.
+
+    Args:
+        groups: what waits, the next one last; their rows are no longer than those of ``group``.
+        group: what ran out, of several rows.
+    """
+    most = (len(group) + 1) // 2
+    return [
+        waiting[max(0, end - most) : end]
+        for waiting in (*groups, group)
+        for end in range(len(waiting), 0, -most)
+    ]
+
+
 def in_order(items: Sequence[Pieces]) -> list[list[Foreign]]:
     """An empty place for each row's outputs."""
     return [[None] * len(pieces.rows) for pieces in items]

@@ -7,11 +7,14 @@ Laws
 - Batching is proved at warm-up: an input beside a longer one must have the outputs that it has
   alone, or items run one at a time. Architectures differ in what padding does to them.
 - Parameters become the stock pipeline's by its own rules, in each thread with its own tokenizer.
+- Whose memory runs out in a batch is halved by the front, which learns from it. An input that is
+  alone and makes several rows is halved here, row by row at last: nobody else can.
 """
 
 from __future__ import annotations
 
 import copy
+import gc
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +31,7 @@ from service.worker.faults import kind_of
 from service.worker.framing import MAX_FRAME
 from service.worker.interface import CannotLoad, Foreign, Mismatch, PreparedInput, Unsuitable
 from service.worker.pipelines.loading import load_model
-from service.worker.pipelines.pieces import Pieces, forwards, in_order
+from service.worker.pipelines.pieces import Pieces, Row, divided, forwards, in_order
 from service.worker.pipelines.stock import Payload, StockPipeline, stretched
 from service.worker.wire import Load
 
@@ -165,20 +168,42 @@ class Tasked(StockPipeline):
         pieces: Pieces = payloads[0]
         _, given, _ = self.pipe._sanitize_parameters(**pieces.call)  # noqa: SLF001
         given = {**self.pipe._forward_params, **given, **pieces.fixed}  # noqa: SLF001
-        groups = forwards(payloads)
+        groups = list(forwards(payloads))
         if not self.batchable:
-            groups = iter([[row] for group in groups for row in group])
-        for group in groups:
-            rows = [row.payload for row in group]
-            inputs = dict(self.padded(rows))
-            padded = inputs["input_ids"].shape[1]
-            for name in rows[0].extras:
-                inputs[name] = [row.extras[name] for row in rows]
-            outputs = self.pipe.forward(inputs, **given)
-            for index, row in enumerate(group):
-                own = self.own(outputs, index, row.payload, padded, len(rows))
+            groups = [[row] for group in groups for row in group]
+        groups.reverse()
+        while groups:
+            group = groups.pop()
+            owned = self._owned(group, given, alone=len(payloads) == 1)
+            if owned is None:
+                gc.collect()
+                self.release()
+                groups = divided(groups, group)
+                continue
+            for row, own in zip(group, owned, strict=True):
                 found[row.item][row.place] = own
         return found
+
+    def _owned(
+        self, group: Sequence[Row], given: Mapping[str, Any], *, alone: bool
+    ) -> list[Foreign] | None:
+        """One forward: the outputs of each row; ``None`` if it has to be run in parts."""
+        try:
+            return self._run(group, given)
+        except Exception as error:
+            # Foreign code: what it raises for want of memory depends on the device.
+            if not alone or len(group) == 1 or kind_of(error, lambda: True) != "oom":
+                raise
+        return None  # outside of the handler, which holds the frames and they the tensors
+
+    def _run(self, group: Sequence[Row], given: Mapping[str, Any]) -> list[Foreign]:
+        rows = [row.payload for row in group]
+        inputs = dict(self.padded(rows))
+        padded = inputs["input_ids"].shape[1]
+        for name in rows[0].extras:
+            inputs[name] = [row.extras[name] for row in rows]
+        outputs = self.pipe.forward(inputs, **given)
+        return [self.own(outputs, index, row, padded, len(rows)) for index, row in enumerate(rows)]
 
     def own(
         self, outputs: Foreign, index: int, row: Payload, padded: int, rows: int
