@@ -71,8 +71,7 @@ def packaged(pace: Pace) -> Packaged:
     """Capacities with every limit lifted, so that nobody is refused; overload with the defaults."""
     with Server(*AUTO) as usual:
         wait_for(lambda: all_ready(usual), "all workers")
-        batch_ms = round(1000 * usual.status()["limits"]["batch_s"])
-        flags = (*NO_LIMITS, "--batch-ms", str(batch_ms), "--watchdog-ms", "600000")
+        flags = (*NO_LIMITS, "--watchdog-ms", "600000")
         with Server(*AUTO, *flags) as lifted:
             wait_for(lambda: all_ready(lifted), "all workers")
             closed = _closed(lifted, CLOSED_CONNECTIONS, CAPACITY_S * pace.shorter)
