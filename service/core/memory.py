@@ -5,7 +5,8 @@ Laws
   since the lack began: so it comes to lie just under what fits, and not at half of it. A size that
   had fitted and fails proves nothing any more, and it is halves again.
 - Only good batches raise it again, step by step, until it is unlimited as before. So one overflow
-  does not shrink batches for ever, and sizes that fail are not tried again at once.
+  does not shrink batches for ever, and sizes that fail are not tried again at once. Once the size
+  that failed last fits, the lack is over or less, and each good batch counts for two.
 - A lone item is run whatever the budget says: it bounds how many join, never who may run.
 - What one item alone is to blame for does not shrink the batches of the others, nor keep them small
   (:meth:`restore`).
@@ -44,10 +45,11 @@ def padded_units(items: Sequence[Item]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A budget as it stood: its bound, what had fitted under it, the good batches in a row."""
+    """A budget as it stood: its bound, what fitted, what failed last, the good batches in a row."""
 
     bound: float
     fitted: float
+    unfit: float
     good: int
 
 
@@ -65,6 +67,7 @@ class MemoryBudget:
         self._maximum = 0.0
         self._good = 0
         self._fitted = 0.0  # the largest size since it is bounded that went through
+        self._unfit = inf  # the size that failed last
 
     @property
     def tokens(self) -> float:
@@ -86,11 +89,12 @@ class MemoryBudget:
         half = max(padded / 2, self._maximum / FLOOR_PARTS)
         self._budget = min(self._budget, max(half, self._fitted))
         self._good = -HOLD if self._fitted else 0
+        self._unfit = padded
 
     @property
     def mark(self) -> Mark:
         """How it stands, for :meth:`restore`; the bound is infinite for none."""
-        return Mark(self._budget, self._fitted, self._good)
+        return Mark(self._budget, self._fitted, self._unfit, self._good)
 
     def restore(self, before: Mark, after: Mark) -> None:
         """One item alone was to blame for the failures that took it from one to the other.
@@ -101,7 +105,7 @@ class MemoryBudget:
             return
         self._budget = max(self._budget, before.bound)
         self._fitted = 0.0 if self._budget == inf else max(self._fitted, before.fitted)
-        self._good = max(self._good, before.good)
+        self._unfit, self._good = before.unfit, max(self._good, before.good)
 
     def good(self, padded: float) -> None:
         """A batch of this size went through; many of them raise the budget again."""
@@ -109,7 +113,7 @@ class MemoryBudget:
         if self._budget == inf:
             return
         self._fitted = max(self._fitted, padded)
-        self._good += 1
+        self._good += 2 if self._fitted >= self._unfit else 1
         if self._good >= GROW_AFTER:
             self._good = 0
             self._budget += self._maximum / GROW_PARTS

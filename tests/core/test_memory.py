@@ -143,6 +143,22 @@ def test_tries_more_than_what_has_fitted_three_times_as_seldom() -> None:
         assert budget.limit(1600.0) == expected
 
 
+def test_comes_back_twice_as_fast_once_what_failed_fits() -> None:
+    """Where a size fits that had failed there is more memory again; a new failure ends that."""
+    budget = _bounded()
+    budget.failed(480.0)
+    _good(budget, HOLD + GROW_AFTER, 380.0)
+    assert budget.limit(1600.0) == 480.0
+    budget.good(480.0)
+    _good(budget, GROW_AFTER // 2 - 1)
+    assert budget.limit(1600.0) == 580.0
+    _good(budget, GROW_AFTER // 2)
+    assert budget.limit(1600.0) == 680.0
+    budget.failed(600.0)
+    _good(budget, HOLD + GROW_AFTER - 1)
+    assert budget.limit(1600.0) == 480.0
+
+
 @pytest.mark.parametrize("failed", [380.0, 300.0])
 def test_what_had_fitted_and_fails_is_no_bound(failed: float) -> None:
     """Where there is less memory than there was it halves, as if nothing had ever fitted."""
@@ -209,23 +225,27 @@ def test_comes_back_within_the_promised_batches(failures: list[float], fitted: l
 def test_stays_in_its_bounds(maximum: float, events: list[tuple[bool, float]]) -> None:
     """Never over the maximum nor under a thirty-second of it; a failure never raises it.
 
-    Until fifty good batches have passed it is at most half of the size that failed last, or a
-    smaller one that fitted after the first failure.
+    Until fifty good batches have passed, of which those count twice that come once the size that
+    failed last fits, it is at most half of that size, or a smaller one that fitted after the first
+    failure.
     """
     budget = MemoryBudget()
     floor = maximum / FLOOR_PARTS
-    good, most = 0, maximum
+    good, most, failed = 0, maximum, maximum
     fitted: set[float] = set()
+    eased = False
     for ok, padded in events:
         before = budget.limit(maximum)
         if ok:
             budget.good(padded)
-            good += 1
             fitted |= {padded} if before < maximum else set()
+            good += 2 if padded >= failed or eased else 1
+            eased = eased or padded >= failed
         else:
             budget.failed(padded)
             smaller = max((size for size in fitted if size < padded), default=0.0)
             good, most = 0, max(padded / 2, floor, smaller)
+            failed, eased = padded, False
         after = budget.limit(maximum)
         assert floor <= after <= maximum
         assert ok or after <= before
