@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from service.core.errors import FieldError, Refused, invalid, problem
+from service.tasks.media import MARK, Medium, packed, unpacked
 
 Json = Any
 """A decoded JSON value."""
@@ -25,9 +26,6 @@ Json = Any
 Role = Literal["prepare", "forward", "post"]
 
 Way = Literal["batched", "generating", "whole"]
-
-MARK = "\0"
-"""Begins an input that travels as JSON, in a task whose inputs are not only texts."""
 
 
 class Reject(Exception):
@@ -124,7 +122,7 @@ class Task:
 
     Attributes:
         name: the transformers task name.
-        media: ``text`` (others come with later tasks).
+        media: what an input is, or holds: ``text``, ``image``, ``audio`` or ``video``.
         example: an input that works on any model of the task; ``{mask}`` is its mask token.
         canary: the input of the self-test, same convention.
         example_parameters: what the example needs, where a parameter is required.
@@ -154,7 +152,7 @@ class Task:
     """
 
     name: str
-    media: Literal["text"]
+    media: Medium
     example: Json
     canary: Json
     example_parameters: Mapping[str, Json] = field(default_factory=dict)
@@ -208,8 +206,30 @@ class Task:
             return value
         return MARK + json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
-    def arrived(self, text: str) -> Json:
-        """The value of an input that has travelled."""
+    def taken(self, value: Json, pointer: str) -> tuple[str, bytes]:
+        """One input as it travels to the worker: the text, and the bytes of its media.
+
+        Raises:
+            Refused: as :meth:`parse_input`.
+        """
+        if self.media == "text":
+            return self.parse_input(value, pointer), b""
+        return packed(self.parse(value, pointer))
+
+    def size(self, text: str, media: bytes) -> int:
+        """What costs are guessed from before an input is prepared; at least 1.
+
+        The characters of a text, the bytes of a sound or film; an image counts as one, since its
+        bytes say little of its size.
+        """
+        if self.media == "text":
+            return len(text)
+        return 1 if self.media == "image" else max(1, len(media))
+
+    def arrived(self, text: str, media: bytes = b"") -> Json:
+        """The value of an input that has travelled; what was a medium is ``bytes``."""
+        if self.media != "text":
+            return unpacked(text, media)
         if self.structured and text.startswith(MARK):
             return json.loads(text[len(MARK) :])
         return text

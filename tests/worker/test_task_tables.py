@@ -8,8 +8,9 @@ import pytest
 
 from service.core.errors import Refused
 from service.tasks import TASKS
-from service.tasks.base import MARK, Model, Work
+from service.tasks.base import Model, Work
 from service.tasks.checks import MAX_WHOLE
+from service.tasks.media import MARK
 
 FACTS = {"max_tokens": 40}
 NO_NUMBERS = ["5", True, [], {}, float("nan"), float("inf")]
