@@ -5,10 +5,13 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
+import transformers
 from transformers.pipelines import SUPPORTED_TASKS
 
 from service.tasks import Task
 from service.worker.interface import CannotLoad, Foreign
+from service.worker.pipelines.describing import Describing
+from service.worker.pipelines.documents import Documents
 from service.worker.pipelines.loading import load_model
 from service.worker.pipelines.owned import Owned
 from service.worker.pipelines.shaped import Shaped
@@ -30,6 +33,7 @@ def load_media(load: Load, folder: Path, task: Task) -> Owned:
         load,
         folder,
         *offered["pt"],
+        *(getattr(transformers, name) for name in task.also),
         spare=task.spare_weights,
         own_head=task.own_head,
         wanted=_wanted(stock),
@@ -58,4 +62,6 @@ def _wanted(stock: Foreign) -> dict[str, bool]:
 def _kind(task: Task) -> type[Shaped | Whole]:
     if task.way == "whole":
         return Whole
-    return Shaped
+    if task.name == "document-question-answering":
+        return Documents
+    return Describing if task.way == "generating" else Shaped
