@@ -40,7 +40,7 @@ class Ask:
 
     Attributes:
         request_id: for logs and answers.
-        inputs: the texts, in order.
+        inputs: the texts, in order; empty ones for media alone.
         parameters: JSON bytes of an object, checked by the task.
         is_list: whether the client sent a list (also of one).
         nbytes: bytes of the body.
@@ -50,6 +50,8 @@ class Ask:
         client: whose share of the queue it takes, empty if nobody knows.
         times: how often each text goes through the model (once for each label, for example).
         steps: tokens that are generated for each, one after the other.
+        media: the bytes of each, empty if there are none at all.
+        sizes: what the cost of each is guessed from, empty for the characters of the texts.
     """
 
     request_id: str
@@ -64,6 +66,14 @@ class Ask:
     client: str = ""
     times: int = 1
     steps: int = 0
+    media: tuple[bytes, ...] = ()
+    sizes: tuple[int, ...] = ()
+
+    def parts(self) -> list[tuple[str, bytes, int]]:
+        """Text, bytes and size of each input."""
+        media = self.media or (b"",) * len(self.inputs)
+        sizes = self.sizes or tuple(map(len, self.inputs))
+        return list(zip(self.inputs, media, sizes, strict=True))
 
 
 class Line(NamedTuple):

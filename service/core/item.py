@@ -50,6 +50,8 @@ class Item:
         inputs: the text, empty for media tasks.
         parameters: JSON bytes, checked.
         nbytes: what it counts against ``queue_bytes``.
+        media: the bytes of a media task.
+        size: what its cost is guessed from; 0 stands for the characters of the text.
         units: size in tokens; an estimate from characters until it is prepared.
         deadline: absolute, in seconds of the one clock.
         arrived: when it took its place.
@@ -71,6 +73,7 @@ class Item:
     deadline: float
     arrived: float
     media: bytes = b""
+    size: int = 0
     key: str = ""
     fingerprint: bytes = b""
     alone: bool = False
@@ -80,6 +83,11 @@ class Item:
     state: ItemState = ItemState.PREPARING
     started: float = 0.0
     """When it was picked into a batch for the first time (seconds of the one clock)."""
+
+    @property
+    def weight(self) -> int:
+        """What its cost is guessed from before it is prepared: of a text its characters."""
+        return self.size or len(self.inputs)
 
     def move(self, to: ItemState) -> None:
         """Take one step.

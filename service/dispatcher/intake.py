@@ -90,7 +90,8 @@ class Intake:
         plan = self._pool.plan
         if refusal is not None or plan is None:
             raise Refused(refusal or problem("model_loading"))
-        prints = [self._fingerprint(text, ask.parameters) for text in ask.inputs]
+        parts = ask.parts()
+        prints = [self._fingerprint(text, media, ask.parameters) for text, media, _ in parts]
         for index, fingerprint in enumerate(prints):
             if self._suspects.is_poisoned(fingerprint, now):
                 raise Refused(_poisoned(ask, index))
@@ -98,13 +99,13 @@ class Intake:
         # A text that is too long for the model costs nothing: it is told so before any batch.
         most = float(plan.limits.max_tokens)
         steps = ask.steps * plan.step_units
-        units = [ask.times * min(plan.cost.units(len(text)), most) + steps for text in ask.inputs]
+        units = [ask.times * min(plan.cost.units(size), most) + steps for _, _, size in parts]
         if len(units) == 1:  # alone it has no padding and is one batch
             own_s = plan.cost.batch_s(units[0])
         else:
             own_s = plan.cost.line_s(sum(units), len(units), self._pool.batch_budget())
         deadline = _deadline(ask, own_s, plan.limits)
-        size = Size(
+        own = Size(
             items=len(ask.inputs),
             own_s=own_s,
             remaining_s=deadline - now,
@@ -114,7 +115,7 @@ class Intake:
         )
         line = self._line(rests, len(ask.inputs), ask.nbytes)
         line, leaving = self._with_share(line, rests, ask, sum(units))
-        refusal = admission.decide(line, size)
+        refusal = admission.decide(line, own)
         if refusal is not None:
             raise Refused(refusal)
         for item in leaving:
@@ -135,12 +136,14 @@ class Intake:
                 units=units[index],
                 deadline=deadline,
                 arrived=now,
+                media=media,
+                size=size,
                 fingerprint=prints[index],
                 alone=self._suspects.is_suspect(prints[index], now),
                 rehearse=ask.rehearse,
                 client=ask.client,
             )
-            for index, text in enumerate(ask.inputs)
+            for index, (text, media, size) in enumerate(parts)
         ]
         self._queue.put(ticket.items)
         return ticket
@@ -182,7 +185,7 @@ class Intake:
             return min(rests)
         units, items = self._queue.units - freed.units, len(self._queue) - freed.items
         line_s = plan.cost.line_s(units, items, self._pool.batch_budget())
-        prepare_s = plan.cost.prepare_s(len(oldest.inputs))
+        prepare_s = plan.cost.prepare_s(oldest.weight)
         return admission.predicted_wait(rests, line_s, prepare_s)
 
     def _unavailable(self, now: float, rests: list[float]) -> Problem | None:
@@ -205,9 +208,10 @@ class Intake:
             1.0 + random.random(),  # noqa: S311  spreads retries, nothing is secret
         )
 
-    def _fingerprint(self, text: str, parameters: bytes) -> bytes:
+    def _fingerprint(self, text: str, media: bytes, parameters: bytes) -> bytes:
         digest = blake2b(text.encode(), key=self._secret, digest_size=16)
         digest.update(parameters)
+        digest.update(media)
         return digest.digest()
 
 

@@ -99,7 +99,7 @@ class Pool:
         item = next(iter(slot.preparing.values()), None)
         if item is None or self.plan is None:
             return 0.0
-        return max(0.0, now - slot.heard - self.plan.cost.prepare_s(len(item.inputs)))
+        return max(0.0, now - slot.heard - self.plan.cost.prepare_s(item.weight))
 
     def _recovery_s(self, slot: Slot) -> float:
         """What a recovery has still to run, beside what runs now."""

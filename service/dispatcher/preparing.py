@@ -96,7 +96,7 @@ class Preparing:
         """What a character makes: of the text once, without what is generated behind it."""
         ask = ticket_of(item).ask
         units = max(0.0, frame.units - ask.steps * plan.step_units) / ask.times
-        plan.cost.learn_item(len(item.inputs), units, frame.seconds)
+        plan.cost.learn_item(item.weight, units, frame.seconds)
 
     def unfit(self, slot: Slot, frame: Unfit) -> None:
         """An item cannot be run: its request ends."""
@@ -131,8 +131,8 @@ class Preparing:
         if self._pool.plan is None:
             raise RuntimeError("an item before the first worker was ready")
         plan = self._pool.plan
-        chars = max((len(item.inputs) for item in slot.preparing.values()), default=0)
-        return plan.limits.watchdog(plan.cost.prepare_s(chars))
+        size = max((item.weight for item in slot.preparing.values()), default=0)
+        return plan.limits.watchdog(plan.cost.prepare_s(size))
 
     def _watch(self, slot: Slot, seconds: float) -> None:
         loop = asyncio.get_running_loop()

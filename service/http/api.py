@@ -45,7 +45,7 @@ class Predict:
         settings = context.settings
         timeout_s = asking.named_deadline_s(call, settings.max_deadline_ms)
         rehearse = asking.rehearsed_fault(call, rehearsal=settings.rehearsal)
-        how = media.reading(call)
+        how = media.reading(call, context.task.media)
         check_headers(call, context)
         body = await receive_body(call, receive, context, timeout_s)
         body_at = context.clock()

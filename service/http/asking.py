@@ -11,6 +11,8 @@ Laws
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from service.core.admission import Ask
@@ -56,7 +58,15 @@ def rehearsed_fault(call: Call, *, rehearsal: bool) -> str:
     return fault
 
 
-def inputs_of(body: Body, context: HttpContext) -> tuple[tuple[str, ...], bool]:
+class Inputs(NamedTuple):
+    """The inputs of a request, checked: a text and the bytes of its media for each."""
+
+    texts: tuple[str, ...]
+    media: tuple[bytes, ...]
+    is_list: bool
+
+
+def inputs_of(body: Body, context: HttpContext) -> Inputs:
     """The inputs, checked, and whether they came as a list.
 
     Raises:
@@ -64,19 +74,18 @@ def inputs_of(body: Body, context: HttpContext) -> tuple[tuple[str, ...], bool]:
     """
     task = context.task
     if task.is_one(body.inputs):
-        inputs: tuple[str, ...] = (task.parse_input(body.inputs, "/inputs"),)
+        taken = [task.taken(body.inputs, "/inputs")]
     else:
         _check_length(len(body.inputs), context)
-        inputs = tuple(
-            task.parse_input(value, f"/inputs/{index}") for index, value in enumerate(body.inputs)
-        )
+        taken = [task.taken(value, f"/inputs/{index}") for index, value in enumerate(body.inputs)]
+    texts, media = zip(*taken, strict=True)
     limits = context.dispatcher.limits
     if limits is not None:
-        most = limits.max_chars(len(inputs))
-        if sum(map(len, inputs)) > most:
+        most = limits.max_chars(len(texts))
+        if sum(map(len, texts)) > most:
             detail = f"The inputs of this request may have at most {most} characters together."
             raise Refused(problem("payload_too_large", detail, limit=most))
-    return inputs, not task.is_one(body.inputs)
+    return Inputs(texts, media, not task.is_one(body.inputs))
 
 
 def parameters_of(value: Json, context: HttpContext) -> dict[str, Json]:
@@ -106,17 +115,18 @@ def ask_of(
     Raises:
         Refused: whatever is wrong with the body.
     """
-    inputs, is_list = inputs_of(body, context)
-    call.items = len(inputs)
+    inputs = inputs_of(body, context)
+    call.items = len(inputs.texts)
     parameters = parameters_of(body.parameters, context)
     if body.flaw is not None:
         raise Refused(body.flaw)
-    work = context.task.work(parameters)
+    task = context.task
+    work = task.work(parameters)
     return Ask(
         request_id=call.request_id,
-        inputs=inputs,
+        inputs=inputs.texts,
         parameters=msgspec.json.encode(parameters) if parameters else b"{}",
-        is_list=is_list,
+        is_list=inputs.is_list,
         nbytes=nbytes,
         headers_at=call.started,
         body_at=body_at,
@@ -125,6 +135,8 @@ def ask_of(
         client=call.client,
         times=work.times,
         steps=work.steps,
+        media=inputs.media if task.media != "text" else (),
+        sizes=tuple(map(task.size, inputs.texts, inputs.media)),
     )
 
 

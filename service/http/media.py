@@ -10,6 +10,10 @@ none, ``…/x-www-form-urlencoded``        JSON if it is an object with ``inputs
 anything else                            415 with a text task
 =======================================  =======================================================
 
+With a task of images, sounds or films the bytes stand where the text would: under ``image/…`` (or
+``audio/…``, ``video/…``), ``application/octet-stream``, no type and the form type; ``text/…`` is
+415.
+
 Laws
 - The media type is judged before the body is read.
 - A form's fields are no text: what looks like ``name=value`` under the form type is a 422 that
@@ -31,6 +35,7 @@ import msgspec
 from service.core.errors import FieldError, Problem, Refused, invalid, problem
 from service.http.context import Call
 from service.tasks.base import Json
+from service.tasks.media import Medium
 
 WHAT_TO_SEND = "send a JSON object with 'inputs' and, if needed, 'parameters'"
 
@@ -52,6 +57,10 @@ _FORM_DETAIL = (
     "The body looks like form fields. Send the text itself, or JSON with 'inputs' and "
     "Content-Type: application/json."
 )
+_MEDIA_TASK = (
+    "This server's task takes {0}: send application/json with 'inputs' in base64, or the bytes "
+    "as {0}/… or application/octet-stream."
+)
 _TEXT_TASK = (
     "This server's task takes text: send application/json with 'inputs', or the text itself as "
     "text/plain."
@@ -65,6 +74,8 @@ class Reading(Enum):
     TEXT = "text"
     UNTYPED = "untyped"
     FORM = "form"
+    BYTES = "bytes"
+    UNTYPED_BYTES = "untyped bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +83,7 @@ class Body:
     """A body taken apart, nothing in it checked yet.
 
     Attributes:
-        inputs: the value of ``inputs``, or the text.
+        inputs: the value of ``inputs``, or the text, or the bytes of a medium.
         parameters: the value of ``parameters``, ``None`` if absent.
         flaw: why no strict parser takes the body; raised if no better reason is found.
     """
@@ -82,8 +93,8 @@ class Body:
     flaw: Problem | None = None
 
 
-def reading(call: Call) -> Reading:
-    """How the body of this request is to be read.
+def reading(call: Call, medium: Medium = "text") -> Reading:
+    """How the body of this request is to be read, by a task of ``medium``.
 
     Raises:
         Refused: ``unsupported_media_type``, ``malformed_request`` for a repeated header.
@@ -93,12 +104,18 @@ def reading(call: Call) -> Reading:
     given = call.headers.get(b"content-type", b"").decode("latin-1")
     essence = given.partition(";")[0].strip().lower()
     if not essence:
-        return Reading.UNTYPED
+        return Reading.UNTYPED if medium == "text" else Reading.UNTYPED_BYTES
     match = _MEDIA_TYPE.fullmatch(essence)
     kind, subtype = match.groups() if match else ("", "")
     if kind == "application" and (subtype == "json" or subtype.endswith("+json")):
         return Reading.JSON
     form = essence == "application/x-www-form-urlencoded"
+    if medium != "text":
+        if form:
+            return Reading.UNTYPED_BYTES  # curl --data-binary says so of everything
+        if kind != medium and essence != "application/octet-stream":
+            raise Refused(problem("unsupported_media_type", _MEDIA_TASK.format(medium)))
+        return Reading.BYTES
     if kind != "text" and not form:
         raise Refused(problem("unsupported_media_type", _TEXT_TASK))
     charset = _CHARSET.search(given)
@@ -114,8 +131,12 @@ def take_apart(body: bytes, how: Reading) -> Body:
         Refused: ``malformed_request`` for what is neither JSON nor UTF-8, ``invalid_input`` for
             JSON of another shape and for form fields.
     """
+    if how is Reading.BYTES:
+        return Body(body)
+    guess = how in {Reading.UNTYPED, Reading.FORM, Reading.UNTYPED_BYTES}
+    if how is Reading.UNTYPED_BYTES and not _OBJECT_WITH_INPUTS.match(body.removeprefix(_BOM)):
+        return Body(body)
     body = body.removeprefix(_BOM)
-    guess = how in {Reading.UNTYPED, Reading.FORM}
     if how is Reading.JSON or (guess and _OBJECT_WITH_INPUTS.match(body)):
         return _from_json(body)
     if how is Reading.FORM and _FORM.fullmatch(body):

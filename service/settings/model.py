@@ -21,7 +21,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from service.core.limits import LimitSettings
 from service.settings.address import Address
-from service.settings.tasks import TaskName
+from service.settings.tasks import SYNTHETIC, TaskName, implied
 from service.settings.together import conflicts
 from service.settings.values import (
     AUTO,
@@ -42,7 +42,6 @@ PACKAGED_MODEL = "fill-mask-small"
 """The model inside the package, by its short name."""
 
 MODELS_FOLDER = Path(__file__).parent.parent / "models"
-SYNTHETIC = "synthetic:"
 
 _KIB, _MIB, _GIB = 2**10, 2**20, 2**30
 _HOUR_MS, _DAY_S = 3_600_000, 86_400
@@ -128,7 +127,8 @@ class Settings(BaseSettings):
     )
     max_body_bytes: Annotated[int, Whole(1, 32 * _MIB)] = Field(
         default=_MIB,
-        description="longest body; 32 MiB is half of the largest frame between front and worker",
+        description="longest body, for tasks of images, sound and video 16 MiB unless set; 32 MiB"
+        " is half of the largest frame between front and worker",
     )
     max_items: Annotated[int, Whole(1, 4096)] = Field(
         default=64,
@@ -220,10 +220,8 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _imply_task(cls, data: dict[str, Any]) -> dict[str, Any]:
-        if "task" not in data and str(data.get("model", "")).startswith(SYNTHETIC):
-            return {**data, "task": "synthetic"}
-        return data
+    def _imply(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return implied(data)
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

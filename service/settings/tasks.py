@@ -6,9 +6,16 @@ An alias stands for its task from here on: everything behind the settings knows 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 from service.settings.values import Rule
 from service.tasks import ALIASES, PREFIX, REASONS, TASKS, is_generic
+
+SYNTHETIC = "synthetic:"
+"""How the name of a model begins that is none."""
+
+MEDIA_BODY_BYTES = 16 * 2**20
+"""The default of ``max_body_bytes`` with tasks of images, sound and video."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,3 +39,13 @@ class TaskName(Rule):
         if task != value and (task in TASKS or task in ALIASES):
             raise ValueError(f"{self.says()}; {task} has an entry: leave {PREFIX} out")
         raise ValueError(self.says())
+
+
+def implied(data: dict[str, Any]) -> dict[str, Any]:
+    """Settings as given, with the defaults that others of them imply."""
+    if "task" not in data and str(data.get("model", "")).startswith(SYNTHETIC):
+        data = {**data, "task": "synthetic"}
+    task = TASKS.get(ALIASES.get(str(data.get("task")), str(data.get("task"))))
+    if "max_body_bytes" not in data and task is not None and task.media != "text":
+        data = {**data, "max_body_bytes": MEDIA_BODY_BYTES}
+    return data

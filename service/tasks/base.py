@@ -18,16 +18,14 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from service.core.errors import FieldError, Refused, invalid, problem
+from service.tasks.media import MARK, MAX_PIXELS, Medium, packed, unpacked
 
 Json = Any
 """A decoded JSON value."""
 
 Role = Literal["prepare", "forward", "post"]
 
-Way = Literal["batched", "generating", "whole"]
-
-MARK = "\0"
-"""Begins an input that travels as JSON, in a task whose inputs are not only texts."""
+Way = Literal["batched", "alone", "generating", "whole"]
 
 
 class Reject(Exception):
@@ -80,11 +78,13 @@ class Model(NamedTuple):
         max_tokens: most tokens of one input.
         special_tokens: that the tokenizer adds to each of them.
         fast_tokenizer: whether the tokenizer knows where in the text a token stands.
+        abilities: what a processor can do afterwards and a model puts out, by the library's names.
     """
 
     max_tokens: int
     special_tokens: int
     fast_tokenizer: bool
+    abilities: frozenset[str] = frozenset()
 
 
 def a_text(value: Json, pointer: str) -> str:
@@ -124,7 +124,7 @@ class Task:
 
     Attributes:
         name: the transformers task name.
-        media: ``text`` (others come with later tasks).
+        media: what an input is, or holds: ``text``, ``image``, ``audio`` or ``video``.
         example: an input that works on any model of the task; ``{mask}`` is its mask token.
         canary: the input of the self-test, same convention.
         example_parameters: what the example needs, where a parameter is required.
@@ -134,13 +134,17 @@ class Task:
         unit: what one unit of cost is.
         aliases: other names that transformers knows it by.
         stock: the transformers task whose pipeline runs it, where that has another name.
-        way: how the worker runs it: ``batched`` with others, ``generating`` token by token, or
-            ``whole``: the stock call itself, one input after the other.
+        way: how the worker runs it: ``batched`` with others, ``alone`` (media whose forwards are
+            not shared), ``generating`` token by token, or ``whole``: the stock call itself.
         needs: Python modules that its pipeline cannot do without, and the extra that has them.
         structured: whether an input may be another JSON value than a string.
         spare_weights: parts of the network that the task does not use, and so may be missing.
         wide_answers: whether an answer holds a vector for each token.
         cutting: parameters that let a text that is too long for the model be cut.
+        also: more of the library's auto classes that its pipeline takes, by name.
+        generate: parameters that the stock pipeline takes together, as ``generate_kwargs``.
+        inside: parameters that the stock pipeline takes in one object with the medium.
+        max_pixels: most pixels of one image; less where the answer is as large as the image.
         own_head: whether only a model that was made for this task will do.
         needs_label: how one of the model's labels must begin.
         parse: checks one input and returns it as the pipeline takes it.
@@ -154,7 +158,7 @@ class Task:
     """
 
     name: str
-    media: Literal["text"]
+    media: Medium
     example: Json
     canary: Json
     example_parameters: Mapping[str, Json] = field(default_factory=dict)
@@ -170,6 +174,10 @@ class Task:
     spare_weights: tuple[str, ...] = ()
     wide_answers: bool = False
     cutting: tuple[str, ...] = ("truncation",)
+    also: tuple[str, ...] = ()
+    generate: tuple[str, ...] = ()
+    inside: tuple[str, ...] = ()
+    max_pixels: int = MAX_PIXELS
     own_head: bool = False
     needs_label: str = ""
     parse: Callable[[Json, str], Json] = a_text
@@ -208,8 +216,30 @@ class Task:
             return value
         return MARK + json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
-    def arrived(self, text: str) -> Json:
-        """The value of an input that has travelled."""
+    def taken(self, value: Json, pointer: str) -> tuple[str, bytes]:
+        """One input as it travels to the worker: the text, and the bytes of its media.
+
+        Raises:
+            Refused: as :meth:`parse_input`.
+        """
+        if self.media == "text":
+            return self.parse_input(value, pointer), b""
+        return packed(self.parse(value, pointer))
+
+    def size(self, text: str, media: bytes) -> int:
+        """What costs are guessed from before an input is prepared; at least 1.
+
+        The characters of a text, the bytes of a sound or film; an image counts as one, since its
+        bytes say little of its size.
+        """
+        if self.media == "text":
+            return len(text)
+        return 1 if self.media == "image" else max(1, len(media))
+
+    def arrived(self, text: str, media: bytes = b"") -> Json:
+        """The value of an input that has travelled; what was a medium is ``bytes``."""
+        if self.media != "text":
+            return unpacked(text, media)
         if self.structured and text.startswith(MARK):
             return json.loads(text[len(MARK) :])
         return text
@@ -259,4 +289,6 @@ class Task:
 
     def call(self, parameters: Mapping[str, Json]) -> dict[str, Json]:
         """The parameters as the stock pipeline's call names them."""
-        return {self.parameters[name].stock or name: value for name, value in parameters.items()}
+        named = {self.parameters[name].stock or name: value for name, value in parameters.items()}
+        together = {name: named.pop(name) for name in self.generate if name in named}
+        return {**named, "generate_kwargs": together} if together else named

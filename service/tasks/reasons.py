@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-_IMAGES = "its input is an image; tasks with images come with a later release"
 _SOUNDS = "its input is sound; tasks with sound come with a later release"
 
 REASONS: dict[str, str] = {
-    "any-to-any": "its inputs and answers may be text, image and sound; that comes with them",
+    "any-to-any": "its inputs and answers may be text, image, sound or film; see "
+    "image-text-to-text for texts with images",
     "audio-classification": _SOUNDS,
     "automatic-speech-recognition": _SOUNDS,
     "decision": "its input is a request format of its own and its pipeline cannot batch yet",
-    "depth-estimation": _IMAGES,
-    "document-question-answering": _IMAGES,
-    "image-classification": _IMAGES,
-    "image-feature-extraction": _IMAGES,
-    "image-segmentation": _IMAGES,
-    "image-text-to-text": _IMAGES,
-    "keypoint-matching": _IMAGES,
-    "mask-generation": _IMAGES,
-    "object-detection": _IMAGES,
+    "mask-generation": "the last step of its pipeline needs torchvision, which has to be built for "
+    "the very torch that is installed",
     "question-answering": "transformers has no such pipeline since its version 5",
     "summarization": "transformers has no such pipeline since its version 5; see text-generation",
     "text-to-audio": "its answer is sound; tasks with sound come with a later release",
@@ -27,7 +20,5 @@ REASONS: dict[str, str] = {
     "translation": "transformers has no such pipeline since its version 5; see text-generation",
     "video-classification": "its input is a film; that comes with images",
     "zero-shot-audio-classification": _SOUNDS,
-    "zero-shot-image-classification": _IMAGES,
-    "zero-shot-object-detection": _IMAGES,
 }
 """By the task's name. What stands in ``TASKS`` does not stand here."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.core.errors import Refused, invalid
-from service.tasks.base import MARK, Json, Task, a_text
+from service.tasks.base import Json, Task, a_text
 from service.tasks.checks import choice, switch, table, whole
+from service.tasks.media import MARK
 
 _PAIR = frozenset({"text", "text_pair"})
 

@@ -2,6 +2,8 @@
 
 Laws
 - numpy scalars and arrays and tensors are taken as the numbers they hold.
+- A picture becomes PNG in base64, and so does a mask, which is a matrix of booleans: as numbers it
+  would be a hundred times as long.
 - JSON knows no NaN and no infinity: an answer that holds one gives no bytes, which means the
   item's own ``model_error``. A denormal is a number and stays one.
 """
@@ -14,12 +16,25 @@ import msgspec
 
 from service.worker.interface import Answer
 
+_MATRIX = 2
+
 
 def _plain(value: Answer) -> Answer:
+    if _is_picture(value):
+        from service.worker.pictures import as_png
+
+        return as_png(value)
     tolist = getattr(value, "tolist", None)  # numpy scalar or array, torch tensor
     if tolist is None:
         raise TypeError("not a number")
     return tolist()
+
+
+def _is_picture(value: Answer) -> bool:
+    """By its looks: neither library is imported here."""
+    if type(value).__module__.startswith("PIL."):
+        return True
+    return str(getattr(value, "dtype", "")) == "bool" and value.ndim == _MATRIX
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_plain)
@@ -46,6 +61,6 @@ def _all_finite(value: Answer) -> bool:
         return all(_all_finite(part) for part in value.values())
     if isinstance(value, list | tuple):
         return all(_all_finite(part) for part in value)
-    if hasattr(value, "tolist"):
+    if hasattr(value, "tolist") and not _is_picture(value):
         return _all_finite(value.tolist())
     return True

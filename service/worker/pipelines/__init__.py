@@ -50,6 +50,11 @@ def load_pipeline(load: Load) -> Pipeline:
 
         return FillMask.from_load(load, folder)
 
+    if task.media != "text":
+        from service.worker.pipelines.media import load_media
+
+        return load_media(load, folder, task)
+
     from service.worker.pipelines.tasked import load_task
 
     return load_task(load, folder, task)

@@ -8,14 +8,21 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import CONFIG_MAPPING, AutoConfig, AutoTokenizer
+from transformers import (
+    CONFIG_MAPPING,
+    AutoConfig,
+    AutoFeatureExtractor,
+    AutoImageProcessor,
+    AutoProcessor,
+    AutoTokenizer,
+)
 from transformers.pipelines import SUPPORTED_TASKS
 
 from service.tasks import TASKS
@@ -36,13 +43,32 @@ _TOKENIZER_FILES = (
 )
 
 
+_PARTS: dict[str, tuple[Foreign, str]] = {
+    "tokenizer": (AutoTokenizer, "tokenizer"),
+    "image_processor": (AutoImageProcessor, "image processor"),
+    "feature_extractor": (AutoFeatureExtractor, "feature extractor"),
+    "processor": (AutoProcessor, "processor"),
+}
+
+_OF_TEXT = {"tokenizer": True}
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A model on the CPU, its tokenizer, and the device that it is meant for."""
+    """A model on the CPU, what makes its inputs, and the device that it is meant for.
+
+    ``parts`` are named as a stock pipeline's arguments: ``tokenizer``, ``image_processor``,
+    ``feature_extractor``, ``processor``.
+    """
 
     model: Foreign
-    tokenizer: Foreign
+    parts: dict[str, Foreign]
     device: torch.device
+
+    @property
+    def tokenizer(self) -> Foreign:
+        """Of a task of texts."""
+        return self.parts["tokenizer"]
 
 
 def load_model(
@@ -51,6 +77,7 @@ def load_model(
     *auto_classes: Foreign,
     spare: Sequence[str] = (),
     own_head: bool = False,
+    wanted: Mapping[str, bool] = _OF_TEXT,
 ) -> Loaded:
     """Load what the first fitting one of ``auto_classes`` makes of the folder.
 
@@ -60,6 +87,7 @@ def load_model(
         auto_classes: what the task can use.
         spare: beginnings of names of weights that the task does not use.
         own_head: whether only a model that was made for one of them will do.
+        wanted: the parts to load beside the model, and whether the task cannot do without.
 
     Raises:
         CannotLoad: the device is missing, the files are broken or do not fit the task.
@@ -77,10 +105,11 @@ def load_model(
     auto_class = _fitting(config, raw, auto_classes)
     if own_head and not _made_for(raw, auto_class):
         raise _incomplete(raw, auto_class)
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
-        raise CannotLoad("model_broken", "The model folder has no tokenizer.")
-    with _named("model_broken", "The model's tokenizer cannot be read."):
-        tokenizer = AutoTokenizer.from_pretrained(folder, **options)
+    parts = {
+        name: part
+        for name, needed in wanted.items()
+        if (part := _part(name, folder, options, needed=needed)) is not None
+    }
     with _named(
         "model_broken", "The model's weights cannot be read or do not fit its config.json."
     ):
@@ -97,7 +126,26 @@ def load_model(
         raise _incomplete(raw, auto_class)
     if device.type == "cpu":
         lay_out(model)
-    return Loaded(model.eval(), tokenizer, device)
+    return Loaded(model.eval(), parts, device)
+
+
+def _part(name: str, folder: Path, options: dict[str, Any], *, needed: bool) -> Foreign:
+    """One part, ``None`` for one that is not there and not needed."""
+    auto_class, called = _PARTS[name]
+    if name == "tokenizer" and not any((folder / file).is_file() for file in _TOKENIZER_FILES):
+        if needed:
+            raise CannotLoad("model_broken", "The model folder has no tokenizer.")
+        return None
+    try:
+        with _named("model_broken", f"The model's {called} cannot be read."):
+            return auto_class.from_pretrained(folder, **options)
+    except CannotLoad as error:
+        if isinstance(error.__cause__, ImportError):
+            message = f"The model's {called} needs a package that is not installed."
+            raise CannotLoad("error", message) from error.__cause__
+        if needed:
+            raise
+        return None
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from service.worker.interface import CannotLoad, Foreign, Mismatch, PreparedInpu
 from service.worker.pipelines.loading import load_model
 from service.worker.pipelines.pieces import Pieces, Row, divided, forwards, in_order
 from service.worker.pipelines.stock import Payload, StockPipeline, stretched
+from service.worker.pipelines.whole import Whole
 from service.worker.wire import Load
 
 UNCUT = 10**30
@@ -49,7 +50,7 @@ _COARSE = 3e-2
 """Relative to the largest output; half precision rounds otherwise in another shape."""
 
 
-def load_task(load: Load, folder: Path, task: Task) -> StockPipeline:
+def load_task(load: Load, folder: Path, task: Task) -> StockPipeline | Whole:
     """Load the model from the folder, as the entry says, and warm up.
 
     Raises:
@@ -76,14 +77,12 @@ def load_task(load: Load, folder: Path, task: Task) -> StockPipeline:
     return made
 
 
-def _kind(task: Task) -> type[StockPipeline]:
+def _kind(task: Task) -> type[StockPipeline | Whole]:
     if task.way == "generating":
         from service.worker.pipelines.generating import Generating
 
         return Generating
     if task.way == "whole":
-        from service.worker.pipelines.whole import Whole
-
         return Whole
     return Tasked
 
