@@ -25,7 +25,7 @@ Json = Any
 
 Role = Literal["prepare", "forward", "post"]
 
-Way = Literal["batched", "generating", "whole"]
+Way = Literal["batched", "generating", "whole", "hearing", "listening", "speaking", "watching"]
 
 
 class Reject(Exception):
@@ -132,8 +132,9 @@ class Task:
         unit: what one unit of cost is.
         aliases: other names that transformers knows it by.
         stock: the transformers task whose pipeline runs it, where that has another name.
-        way: how the worker runs it: ``batched`` with others, ``generating`` token by token, or
-            ``whole``: the stock call itself, one input after the other.
+        way: how the worker runs it: ``batched`` with others, ``generating`` token by token,
+            ``whole``: the stock call itself, one input after the other; of sounds and films
+            ``hearing``, ``listening`` (to speech), ``speaking`` and ``watching``.
         needs: Python modules that its pipeline cannot do without, and the extra that has them.
         structured: whether an input may be another JSON value than a string.
         spare_weights: parts of the network that the task does not use, and so may be missing.
@@ -149,6 +150,7 @@ class Task:
         lone: the answer of a lone input, where the stock call gives it another shape than in a
             list.
         hub: the same as the Hugging Face hub's own API has it, for its client.
+        hub_type: the media type of that, where it is no JSON.
     """
 
     name: str
@@ -177,6 +179,7 @@ class Task:
     work: Callable[[Mapping[str, Json]], Work] = lambda _: Work()
     lone: Shape = as_it_is
     hub: Shape = as_it_is
+    hub_type: str = "application/json"
 
     @property
     def pipeline(self) -> str:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 _IMAGES = "its input is an image; tasks with images come with a later release"
-_SOUNDS = "its input is sound; tasks with sound come with a later release"
 
 REASONS: dict[str, str] = {
     "any-to-any": "its inputs and answers may be text, image and sound; that comes with them",
-    "audio-classification": _SOUNDS,
-    "automatic-speech-recognition": _SOUNDS,
     "decision": "its input is a request format of its own and its pipeline cannot batch yet",
     "depth-estimation": _IMAGES,
     "document-question-answering": _IMAGES,
@@ -21,12 +18,9 @@ REASONS: dict[str, str] = {
     "object-detection": _IMAGES,
     "question-answering": "transformers has no such pipeline since its version 5",
     "summarization": "transformers has no such pipeline since its version 5; see text-generation",
-    "text-to-audio": "its answer is sound; tasks with sound come with a later release",
-    "text-to-speech": "its answer is sound; tasks with sound come with a later release",
     "text2text-generation": "transformers has no such pipeline since its version 5",
     "translation": "transformers has no such pipeline since its version 5; see text-generation",
     "video-classification": "its input is a film; that comes with images",
-    "zero-shot-audio-classification": _SOUNDS,
     "zero-shot-image-classification": _IMAGES,
     "zero-shot-object-detection": _IMAGES,
 }

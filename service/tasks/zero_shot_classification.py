@@ -28,7 +28,12 @@ def _template(value: Json, _facts: Mapping[str, int]) -> str:
     return str(value)
 
 
-def _by_commas(text: str) -> list[str]:
+TEMPLATE = Parameter("hypothesis_template", "prepare", _TEMPLATE, _template)
+"""The sentence that is made of each label."""
+
+
+def by_commas(text: str) -> list[str]:
+    """The labels of a text."""
     return [label.strip() for label in text.split(",") if label.strip()]
 
 
@@ -48,9 +53,9 @@ TASK = Task(
     parameters=table(
         texts(
             "candidate_labels", "prepare", "labels with commas between them",
-            most=MAX_LABELS, chars=MAX_LABEL_CHARS, required=True, split=_by_commas,
+            most=MAX_LABELS, chars=MAX_LABEL_CHARS, required=True, split=by_commas,
         ),
-        Parameter("hypothesis_template", "prepare", _TEMPLATE, _template),
+        TEMPLATE,
         switch("multi_label", "post", ": whether several labels may fit"),
     ),
     bad_examples=((5, "the input is a string"),),

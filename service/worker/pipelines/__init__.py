@@ -50,6 +50,11 @@ def load_pipeline(load: Load) -> Pipeline:
 
         return FillMask.from_load(load, folder)
 
+    if task.way in {"hearing", "listening", "speaking", "watching"}:
+        from service.worker.pipelines.senses import load_sense
+
+        return load_sense(load, folder, task)
+
     from service.worker.pipelines.tasked import load_task
 
     return load_task(load, folder, task)

@@ -235,10 +235,11 @@ class Tasked(StockPipeline):
                 raise
             return False
         [[alone]] = self.forward([short])
-        return all(_is_equal(beside[name], alone[name]) for name in alone)
+        return all(is_equal(beside[name], alone[name]) for name in alone)
 
 
-def _is_equal(one: Foreign, other: Foreign) -> bool:
+def is_equal(one: Foreign, other: Foreign) -> bool:
+    """Whether two outputs are the same but for rounding; what is no tensor always is."""
     if not isinstance(other, torch.Tensor):
         return True
     if one.shape != other.shape:
