@@ -18,14 +18,16 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
 from service.core.errors import FieldError, Refused, invalid, problem
-from service.tasks.media import MARK, Medium, packed, unpacked
+from service.tasks.media import MARK, MAX_PIXELS, Medium, packed, unpacked
 
 Json = Any
 """A decoded JSON value."""
 
 Role = Literal["prepare", "forward", "post"]
 
-Way = Literal["batched", "generating", "whole", "hearing", "listening", "speaking", "watching"]
+Way = Literal[
+    "batched", "alone", "generating", "whole", "hearing", "listening", "speaking", "watching"
+]
 
 
 class Reject(Exception):
@@ -132,14 +134,16 @@ class Task:
         unit: what one unit of cost is.
         aliases: other names that transformers knows it by.
         stock: the transformers task whose pipeline runs it, where that has another name.
-        way: how the worker runs it: ``batched`` with others, ``generating`` token by token,
-            ``whole``: the stock call itself, one input after the other; of sounds and films
-            ``hearing``, ``listening`` (to speech), ``speaking`` and ``watching``.
+        way: how the worker runs it: ``batched`` with others, ``alone`` (media whose forwards are
+            not shared), ``generating`` token by token, or ``whole``: the stock call itself; with
+            sounds and films ``hearing``, ``listening`` (to speech), ``speaking``, ``watching``.
         needs: Python modules that its pipeline cannot do without, and the extra that has them.
         structured: whether an input may be another JSON value than a string.
         spare_weights: parts of the network that the task does not use, and so may be missing.
         wide_answers: whether an answer holds a vector for each token.
         cutting: parameters that let a text that is too long for the model be cut.
+        inside: parameters that the stock pipeline takes in one object with the medium.
+        max_pixels: most pixels of one image; less where the answer is as large as the image.
         own_head: whether only a model that was made for this task will do.
         needs_label: how one of the model's labels must begin.
         parse: checks one input and returns it as the pipeline takes it.
@@ -170,6 +174,8 @@ class Task:
     spare_weights: tuple[str, ...] = ()
     wide_answers: bool = False
     cutting: tuple[str, ...] = ("truncation",)
+    inside: tuple[str, ...] = ()
+    max_pixels: int = MAX_PIXELS
     own_head: bool = False
     needs_label: str = ""
     parse: Callable[[Json, str], Json] = a_text

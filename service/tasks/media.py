@@ -30,6 +30,9 @@ Json = Any
 
 Medium = Literal["text", "image", "audio", "video"]
 
+MAX_PIXELS = 2**25
+"""Of one image: an 8K frame. It takes 96 MiB as RGB, three times that while it is copied."""
+
 MARK = "\0"
 """Begins an input that travels as JSON, in a task whose inputs are not only texts."""
 

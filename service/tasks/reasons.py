@@ -9,7 +9,6 @@ REASONS: dict[str, str] = {
     "decision": "its input is a request format of its own and its pipeline cannot batch yet",
     "depth-estimation": _IMAGES,
     "document-question-answering": _IMAGES,
-    "image-classification": _IMAGES,
     "image-feature-extraction": _IMAGES,
     "image-segmentation": _IMAGES,
     "image-text-to-text": _IMAGES,

@@ -7,28 +7,41 @@ Laws
 
 from __future__ import annotations
 
-from service.tasks.media import Json, Medium
+from service.tasks import Task
+from service.tasks.media import Json
 from service.worker.interface import Foreign
 
 
-def opened(value: Json, medium: Medium) -> Foreign:
-    """The input with every ``bytes`` in it decoded.
+def opened(value: Json, task: Task) -> Foreign:
+    """The input with every ``bytes`` in it decoded, within the task's own limits.
 
     Raises:
         Unsuitable: it is not what it should be, or too large; named by its decoder.
     """
     if isinstance(value, bytes):
-        return _open(value, medium)
+        return _open(value, task)
     if isinstance(value, dict):
-        return {name: opened(part, medium) for name, part in value.items()}
+        return {name: opened(part, task) for name, part in value.items()}
     if isinstance(value, list):
-        return [opened(part, medium) for part in value]
+        return [opened(part, task) for part in value]
     return value
 
 
-def _open(data: bytes, medium: Medium) -> Foreign:
-    if medium == "image":
+def _open(data: bytes, task: Task) -> Foreign:
+    if task.media == "image":
         from service.worker.pictures import open_image
 
-        return open_image(data)
-    raise NotImplementedError(medium)
+        return open_image(data, task.max_pixels)
+    raise NotImplementedError(task.media)
+
+
+def kept_bytes(value: Foreign) -> int:
+    """What keeping an opened input costs, beside its texts."""
+    if isinstance(value, dict):
+        return sum(map(kept_bytes, value.values()))
+    if isinstance(value, list):
+        return sum(map(kept_bytes, value))
+    if hasattr(value, "getbands"):  # a picture, a byte for each pixel and colour
+        width, height = value.size
+        return int(width * height * len(value.getbands()))
+    return int(getattr(value, "nbytes", 0))

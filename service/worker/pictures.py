@@ -21,9 +21,6 @@ from service.worker.interface import Unsuitable
 
 FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP")
 
-MAX_PIXELS = 2**25
-"""An 8K frame: 96 MiB as RGB, three times that while it is turned and copied."""
-
 MAX_RATIO = 64
 """Of the long side to the short one. Many models want the short side at a length of their own:
 a line of one pixel would become a picture of gigabytes."""
@@ -37,7 +34,7 @@ _SCAN = b"\xff\xda"
 _WHAT = f"send an image as {', '.join(FORMATS)}"
 
 
-def open_image(data: bytes) -> Image.Image:
+def open_image(data: bytes, max_pixels: int) -> Image.Image:
     """The picture, decoded.
 
     Raises:
@@ -53,7 +50,7 @@ def open_image(data: bytes) -> Image.Image:
         # Foreign decoders raise anything, and all of it means this.
         raise Unsuitable(f"{_WHAT}; these bytes are none of them, or damaged") from error
     with image:
-        _check(image.size)
+        _check(image.size, max_pixels)
         if image.format in {"JPEG", "MPO"} and data.count(_SCAN) > MAX_SCANS:
             raise Unsuitable(f"send a JPEG of at most {MAX_SCANS} scans", limit=MAX_SCANS)
         try:
@@ -66,12 +63,12 @@ def open_image(data: bytes) -> Image.Image:
             raise Unsuitable("send the whole image; this one is cut off or damaged") from error
 
 
-def _check(size: tuple[int, int]) -> None:
+def _check(size: tuple[int, int], max_pixels: int) -> None:
     width, height = size
-    if width * height > MAX_PIXELS:
+    if width * height > max_pixels:
         raise Unsuitable(
-            f"the image has {width} x {height} pixels; send one of at most {MAX_PIXELS}",
-            limit=MAX_PIXELS,
+            f"the image has {width} x {height} pixels; send one of at most {max_pixels}",
+            limit=max_pixels,
         )
     if max(size) > MAX_RATIO * min(size):
         message = f"send an image whose long side is at most {MAX_RATIO} times its short side"

@@ -50,10 +50,10 @@ def load_pipeline(load: Load) -> Pipeline:
 
         return FillMask.from_load(load, folder)
 
-    if task.way in {"hearing", "listening", "speaking", "watching"}:
-        from service.worker.pipelines.senses import load_sense
+    if task.media != "text" or task.way == "speaking":
+        from service.worker.pipelines.media import load_media
 
-        return load_sense(load, folder, task)
+        return load_media(load, folder, task)
 
     from service.worker.pipelines.tasked import load_task
 

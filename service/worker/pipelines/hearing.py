@@ -14,27 +14,21 @@ Laws
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from statistics import median
-from time import perf_counter
 from typing import Any
 
 import numpy as np
 import torch
-from transformers.utils import ModelOutput
 from transformers.pipelines.base import ChunkPipeline, pad_collate_fn
+from transformers.utils import ModelOutput
 
 from service.tasks import Task
-from service.worker.faults import kind_of
-from service.worker.interface import CannotLoad, Foreign, Mismatch, PreparedInput, Unsuitable
+from service.worker.interface import Foreign, Mismatch, PreparedInput, Unsuitable
 from service.worker.pipelines.owned import Owned
 from service.worker.pipelines.pieces import Pieces, Row, forwards, in_order
-from service.worker.pipelines.sharing import share_cores
-from service.worker.sounds import MAX_SOUND_S, Samples, read_sound
 from service.worker.pipelines.stock import Payload
-from service.worker.pipelines.tasked import is_equal
-from service.worker.pipelines.warmup import MAX_FIT_UNITS, fit_cost, prove_length
+from service.worker.sounds import Samples, read_sound
 from service.worker.wire import Load
 
 UNITS_A_SECOND = 100
@@ -46,15 +40,11 @@ with the square of it."""
 FORWARD_UNITS = 4 * MAX_PIECE_S * UNITS_A_SECOND
 """Of one forward, where an input makes more rows than one."""
 
-LEAST_S = (0.1, 0.25, 0.5, 1.0)
-"""The shortest sounds that are tried: convolutions need a few frames."""
-
 _KEEP_BYTES = 1024
-_RUNS = 3
 
 
-class Hearing(Owned):
-    """A pipeline that classifies sounds."""
+class Heard(Owned):
+    """A pipeline of sounds, taken apart."""
 
     def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
         super().__init__(load, task, pipe)
@@ -97,7 +87,7 @@ class Hearing(Owned):
         nbytes = sum(
             _KEEP_BYTES + sum(tensor.nbytes for tensor in row.tensors.values()) for row in rows
         )
-        key = "" if self.padding else f";shape={_shape(rows[0])}"
+        key = "" if self.padding else f";shape={shape_of(rows[0])}"
         return self.decided(PreparedInput(0, nbytes, Pieces(rows, call, {}), key))
 
     def decided(self, item: PreparedInput) -> PreparedInput:
@@ -186,96 +176,12 @@ class Hearing(Owned):
         shapes: dict[str, list[Row]] = {}
         for item, pieces in enumerate(items):
             for place, payload in enumerate(pieces.rows):
-                shapes.setdefault(_shape(payload), []).append(Row(item, place, payload))
+                shapes.setdefault(shape_of(payload), []).append(Row(item, place, payload))
         lone = all(len(pieces.rows) == 1 for pieces in items)
         for rows in shapes.values():
             # A batch of single rows was chosen by its size.
             most = len(rows) if lone else max(1, FORWARD_UNITS // rows[0].payload.length)
             yield from (rows[start : start + most] for start in range(0, len(rows), most))
-
-    # -- warming up ------------------------------------------------------------------------------
-
-    def warm_up(self) -> None:
-        """Run the example, prove window, batches and longest, share the cores, fit the cost."""
-        parameters = self.task.example_parameters
-        call = self.task.call(parameters)
-        example = self._sample(self.task.example, parameters)
-        self._canary = self._sample(self.task.canary, self.task.canary_parameters)
-        with torch.inference_mode():
-            one, two = self._of(1, call), self._of(2, call)
-            self.windowed = _shape(one.rows[0]) == _shape(two.rows[0])
-            self.padding = not self.windowed and self.pads_rightly(one.rows[0], two.rows[0])
-            self.batchable = self.batches_rightly((example.payload, one))
-            self.least = self._least(call)
-            self.max_tokens = self._longest(call, one)
-
-        kept: dict[int, Pieces] = {}
-
-        def run_batch(items: int, length: int) -> None:
-            seconds = max(length / UNITS_A_SECOND, self.least / self.rate_hz)
-            if length not in kept:
-                kept[length] = self.fitted(self._of(seconds, call))
-            self.run([PreparedInput(length, 0, kept[length])] * items)
-
-        typical = example.payload.units
-        workers = 1
-        if self._load.cores > 1 and self.pipe.device.type == "cpu":
-            cores = self._load.cores
-            split = share_cores(cores, run_batch, typical=typical, batchable=self.batchable)
-            workers = split.workers
-        fixed_s, self.cost_unit_s = fit_cost(run_batch, self._fit_sizes(typical))
-        self.step_units = self.measure_step()
-        prepare_s, nbytes = self._measure_decoding(parameters)
-        again = self._sample(self.task.example, parameters)
-        self.note(
-            max_tokens=self.most(again),
-            batchable=self.batchable,
-            cost_fixed_s=fixed_s,
-            cost_unit_s=self.cost_unit_s,
-            typical_units=again.units,
-            units_per_char=typical / nbytes,
-            prepare_s_per_char=prepare_s / nbytes,
-            workers=workers,
-            step_units=self.step_units,
-        )
-
-    def most(self, example: PreparedInput) -> int:
-        """Units of the largest input."""
-        return max(self.max_tokens, example.units)
-
-    def fitted(self, pieces: Pieces) -> Pieces:
-        """An input of the fit."""
-        return pieces
-
-    def batches_rightly(self, payload: Foreign) -> bool:
-        """Whether two inputs of one shape have the outputs together that they have alone."""
-        batch = [self.fitted(pieces) for pieces in payload]
-        try:
-            together = self.forward(batch)
-        except Exception as error:
-            # As in Tasked: what it raises for more than one row means that it takes but one.
-            if kind_of(error, lambda: True) in {"oom", "device_lost"}:
-                raise
-            return False
-        return all(
-            is_equal(both[0][name], alone[name])
-            for both, pieces in zip(together, batch, strict=True)
-            for [[alone]] in [self.forward([pieces])]
-            for name in alone
-        )
-
-    def pads_rightly(self, short: Payload, longer: Payload) -> bool:
-        """Whether the model gives a row beside a longer one the numbers that it has alone."""
-        frames = self.frames(short)
-        if "attention_mask" not in short.tensors or frames is None:
-            return False
-        device, model = self.pipe.device, self.pipe.model
-        alone = model(**{name: part.to(device) for name, part in short.tensors.items()}).logits
-        both = self._collate([dict(row.tensors) for row in (short, longer)])
-        beside = model(**{name: part.to(device) for name, part in both.items()}).logits[:1]
-        if alone.ndim > 2:  # noqa: PLR2004 - one for each frame
-            beside = beside[:, :frames]
-        return is_equal(beside, alone)
 
     def frames(self, row: Payload) -> int | None:
         """Frames of the model's output that are a row's own, ``None`` if the model does not say."""
@@ -284,66 +190,7 @@ class Hearing(Owned):
             return None
         return int(count(row.tensors["attention_mask"].sum(-1)))
 
-    def _sample(self, value: Any, parameters: Mapping[str, Any]) -> PreparedInput:
-        text, media = self.task.taken(value, "")
-        return self.prepare(text, media, parameters)
 
-    def _of(self, seconds: float, call: Mapping[str, Any]) -> Pieces:
-        times = np.arange(round(seconds * self.rate_hz)) / self.rate_hz
-        tone = 0.3 * np.sin(2 * np.pi * (300 + 60 * times) * times)
-        pieces: Pieces = self.prepared(tone.astype(np.float32), dict(call)).payload
-        return pieces
-
-    def _least(self, call: Mapping[str, Any]) -> int:
-        for seconds in LEAST_S:
-            try:
-                self.forward([self.fitted(self._of(seconds, call))])
-            except Exception as error:
-                # Foreign code; what a sound that is too short raises is the model's own affair.
-                if kind_of(error, lambda: True) in {"oom", "device_lost"}:
-                    raise
-            else:
-                return round(seconds * self.rate_hz)
-        raise CannotLoad("model_broken", "The model fails with a sound of a second.")
-
-    def _longest(self, call: Mapping[str, Any], one: Pieces) -> int:
-        if self.windowed:
-            return one.length
-
-        def run_at(length: int) -> None:
-            self.forward([self.fitted(self._of(length / UNITS_A_SECOND, call))])
-
-        return prove_length(run_at, MAX_PIECE_S * UNITS_A_SECOND, UNITS_A_SECOND)
-
-    def _fit_sizes(self, typical: int) -> Iterable[tuple[int, int]]:
-        most = self._load.batch_tokens_hint or MAX_FIT_UNITS
-        yield 1, typical
-        times = 2
-        while times * typical <= most:
-            if self.batchable:
-                yield times, typical
-            elif not self.windowed and times * typical <= self.max_tokens:
-                yield 1, times * typical
-            times *= 2
-
-    def _measure_decoding(self, parameters: Mapping[str, Any]) -> tuple[float, int]:
-        """Seconds to prepare the example, and its bytes."""
-        text, media = self.task.taken(self.task.example, "")
-        times = []
-        for _ in range(_RUNS):
-            started = perf_counter()
-            self.prepare(text, media, parameters)
-            times.append(perf_counter() - started)
-        return median(times), len(media)
-
-
-def _shape(row: Payload) -> str:
+def shape_of(row: Payload) -> str:
+    """What rows of one forward agree in, where nothing is padded."""
     return ",".join("x".join(map(str, part.shape)) for part in row.tensors.values())
-
-
-def at(pieces: Pieces, **fixed: Any) -> Pieces:
-    """The same input with forward parameters that were decided here."""
-    return replace(pieces, fixed=fixed)
-
-
-__all__ = ["FORWARD_UNITS", "MAX_PIECE_S", "MAX_SOUND_S", "UNITS_A_SECOND", "Hearing", "at"]

@@ -27,10 +27,11 @@ import torch
 from service.tasks import Task
 from service.tasks.automatic_speech_recognition import DEFAULT_NEW_TOKENS
 from service.worker.interface import Foreign, Mismatch, PreparedInput, Unsuitable
-from service.worker.pipelines.hearing import MAX_SOUND_S, UNITS_A_SECOND, Hearing, at
+from service.worker.pipelines.hearing import UNITS_A_SECOND
 from service.worker.pipelines.pieces import Pieces, Row
 from service.worker.pipelines.stock import Payload
-from service.worker.sounds import Samples
+from service.worker.pipelines.tuning import Hearing, at
+from service.worker.sounds import MAX_SOUND_S, Samples
 from service.worker.wire import Load
 
 _OF_GENERATION = ("max_new_tokens", "num_beams", "language", "task")

@@ -15,7 +15,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePath
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -24,7 +23,8 @@ import torch
 from transformers.pipelines.base import pad_collate_fn
 
 from service.tasks import Task
-from service.worker.interface import Answer, DeviceBytes, Foreign, Mismatch, PreparedInput
+from service.worker.interface import Foreign, Mismatch, PreparedInput
+from service.worker.pipelines.owned import Owned
 from service.worker.pipelines.sharing import share_cores
 from service.worker.pipelines.warmup import (
     MAX_FIT_UNITS,
@@ -34,7 +34,7 @@ from service.worker.pipelines.warmup import (
     length_limit,
     prove_length,
 )
-from service.worker.wire import Facts, Load
+from service.worker.wire import Load
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -54,7 +54,7 @@ class Payload:
     extras: Mapping[str, Any] = field(default_factory=dict)
 
 
-class StockPipeline:
+class StockPipeline(Owned):
     """Base of every pipeline that is built round a stock one.
 
     Args:
@@ -66,8 +66,7 @@ class StockPipeline:
     padding_side = "right"
 
     def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
-        self.pipe = pipe
-        self.task = task
+        super().__init__(load, task, pipe)
         self.prepare_tokenizer = copy.deepcopy(pipe.tokenizer)
         self.mask_token = ""
         self.max_tokens = 0
@@ -75,7 +74,6 @@ class StockPipeline:
         self.cost_unit_s = 0.0
         self.step_units = 0.0
         self.most_units = 0
-        self._load = load
         # The library pads on the side that the tokenizer names, which a generating model needs on
         # the left; for all others padding on the right leaves every position as it is alone.
         pipe.tokenizer.padding_side = self.padding_side
@@ -84,14 +82,8 @@ class StockPipeline:
             and "attention_mask" in pipe.tokenizer.model_input_names
         )
         self._collate = pad_collate_fn(pipe.tokenizer, None) if self.batchable else None
-        self._canary: PreparedInput | None = None
-        self._facts: Facts | None = None
 
     # -- for subclasses --------------------------------------------------------------------------
-
-    def prepare(self, inputs: str, media: bytes, parameters: Mapping[str, Any]) -> PreparedInput:
-        """As in the protocol."""
-        raise NotImplementedError
 
     def text(self, template: str) -> str:
         """An example of the task's entry as a real input."""
@@ -123,17 +115,6 @@ class StockPipeline:
 
     # -- the protocol ----------------------------------------------------------------------------
 
-    @property
-    def facts(self) -> Facts:
-        """What the warm-up found.
-
-        Raises:
-            RuntimeError: asked before :meth:`warm_up`.
-        """
-        if self._facts is None:
-            raise RuntimeError("not warmed up")
-        return self._facts
-
     def run(self, items: Sequence[PreparedInput]) -> list[Any]:
         """One forward for all, then postprocess for each."""
         if not self.batchable and len(items) > 1:
@@ -145,44 +126,6 @@ class StockPipeline:
                 self.pipe.postprocess(self.own_rows(outputs, index, payload), **payload.post)
                 for index, payload in enumerate(payloads)
             ]
-
-    def canary(self) -> Answer:
-        """The self-test's answer; its input was prepared once, the model thread must not do it.
-
-        Raises:
-            RuntimeError: asked before :meth:`warm_up`.
-        """
-        if self._canary is None:
-            raise RuntimeError("not warmed up")
-        return self.run([self._canary])[0]
-
-    def release(self) -> None:
-        """Empty the device's cache; a device that is lost has none."""
-        if self.pipe.device.type == "cuda":
-            try:
-                torch.cuda.empty_cache()
-            except RuntimeError:
-                return
-
-    def device_works(self) -> bool:
-        """Whether one small sum comes back right."""
-        if self.pipe.device.type == "cpu":
-            return True
-        try:
-            return bool(torch.ones(2, device=self.pipe.device).sum().item() == 2)  # noqa: PLR2004
-        except RuntimeError:
-            return False
-
-    def device_bytes(self) -> DeviceBytes:
-        """As the caching allocator counts them."""
-        device = self.pipe.device
-        if device.type != "cuda":
-            return DeviceBytes()
-        return DeviceBytes(
-            allocated=torch.cuda.memory_allocated(device),
-            reserved=torch.cuda.memory_reserved(device),
-            total=torch.cuda.get_device_properties(device).total_memory,
-        )
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -253,11 +196,7 @@ class StockPipeline:
         units_per_char, prepare_s_per_char = self._measure_preparing()
         self.step_units = self.measure_step()
         typical = self.prepare(self.text(self.task.example), b"", parameters)
-        self._facts = Facts(
-            task=self.task.name,
-            model=PurePath(self._load.model).name,
-            device=str(self.pipe.device),
-            dtype=str(self.pipe.model.dtype).removeprefix("torch."),
+        self.note(
             mask_token=self.mask_token,
             max_tokens=self.max_tokens,
             vocab_size=self.vocab_size,
@@ -267,8 +206,6 @@ class StockPipeline:
             typical_units=typical.units,
             units_per_char=units_per_char,
             prepare_s_per_char=prepare_s_per_char,
-            load_s=0.0,
-            torch_threads=torch.get_num_threads(),
             workers=workers,
             path=path,
             step_units=self.step_units,

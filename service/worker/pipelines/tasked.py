@@ -30,6 +30,7 @@ from service.worker.interface import CannotLoad, Foreign, Mismatch, PreparedInpu
 from service.worker.pipelines.loading import load_model
 from service.worker.pipelines.pieces import Pieces, forwards, in_order
 from service.worker.pipelines.stock import Payload, StockPipeline, stretched
+from service.worker.pipelines.whole import Whole
 from service.worker.wire import Load
 
 UNCUT = 10**30
@@ -46,7 +47,7 @@ _COARSE = 3e-2
 """Relative to the largest output; half precision rounds otherwise in another shape."""
 
 
-def load_task(load: Load, folder: Path, task: Task) -> StockPipeline:
+def load_task(load: Load, folder: Path, task: Task) -> StockPipeline | Whole:
     """Load the model from the folder, as the entry says, and warm up.
 
     Raises:
@@ -73,14 +74,12 @@ def load_task(load: Load, folder: Path, task: Task) -> StockPipeline:
     return made
 
 
-def _kind(task: Task) -> type[StockPipeline]:
+def _kind(task: Task) -> type[StockPipeline | Whole]:
     if task.way == "generating":
         from service.worker.pipelines.generating import Generating
 
         return Generating
     if task.way == "whole":
-        from service.worker.pipelines.whole import Whole
-
         return Whole
     return Tasked
 
@@ -235,11 +234,10 @@ class Tasked(StockPipeline):
                 raise
             return False
         [[alone]] = self.forward([short])
-        return all(is_equal(beside[name], alone[name]) for name in alone)
+        return all(_is_equal(beside[name], alone[name]) for name in alone)
 
 
-def is_equal(one: Foreign, other: Foreign) -> bool:
-    """Whether two outputs are the same but for rounding; what is no tensor always is."""
+def _is_equal(one: Foreign, other: Foreign) -> bool:
     if not isinstance(other, torch.Tensor):
         return True
     if one.shape != other.shape:

@@ -1,0 +1,88 @@
+"""Loads a task of images, sounds or films: the parts that its stock pipeline names, and no more."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from transformers import ProcessorMixin
+from transformers.pipelines import SUPPORTED_TASKS
+
+from service.tasks import Task
+from service.worker.interface import CannotLoad, Foreign
+from service.worker.pipelines.loading import load_model
+from service.worker.pipelines.owned import Owned
+from service.worker.pipelines.shaped import Shaped
+from service.worker.pipelines.whole import Whole
+from service.worker.wire import Load
+
+if TYPE_CHECKING:
+    from service.worker.pipelines.tuning import Hearing
+
+
+def load_media(load: Load, folder: Path, task: Task) -> Owned:
+    """Load the model from the folder, as the entry and the stock pipeline say, and warm up.
+
+    Raises:
+        CannotLoad: the model does not fit the task, or see :func:`load_model`.
+    """
+    offered = SUPPORTED_TASKS.get(task.pipeline)
+    if offered is None:
+        raise CannotLoad("wrong_task", "The installed transformers has no such task.")
+    stock = _stock_class(offered["impl"])
+    # What makes spectrograms would want a vocoder, which the stock pipeline gets from the hub.
+    classes = offered["pt"][:1] if task.way == "speaking" else offered["pt"]
+    loaded = load_model(
+        load,
+        folder,
+        *classes,
+        spare=task.spare_weights,
+        own_head=task.own_head,
+        wanted=_wanted(stock),
+    )
+    if not isinstance(loaded.parts.get("processor"), ProcessorMixin):
+        loaded.parts.pop("processor", None)  # the library gives a tokenizer where there is none
+    if task.way == "watching" and "image_processor" not in loaded.parts:
+        raise CannotLoad("model_broken", "The model's image processor is not there.")
+    pipe = stock(model=loaded.model, task=task.pipeline, device=loaded.device, **loaded.parts)
+    made = _kind(task)(load, task, pipe)
+    made.warm_up()
+    return made
+
+
+def _stock_class(named: Foreign) -> Foreign:
+    """The pipeline's class; the library names it by its dotted path, to import it when needed."""
+    if not isinstance(named, str):
+        return named
+    module, _, name = named.rpartition(".")
+    return getattr(import_module(module), name)
+
+
+def _wanted(stock: Foreign) -> dict[str, bool]:
+    """As the stock pipelines mark them: ``True`` must be there, ``None`` may."""
+    parts = ("tokenizer", "image_processor", "feature_extractor", "processor")
+    marks = {name: getattr(stock, f"_load_{name}") for name in parts}
+    return {name: bool(mark) for name, mark in marks.items() if mark is not False}
+
+
+def _kind(task: Task) -> type[Shaped | Whole | Hearing]:
+    if task.way == "whole":
+        return Whole
+    if task.way == "hearing":
+        from service.worker.pipelines.tuning import Hearing
+
+        return Hearing
+    if task.way == "listening":
+        from service.worker.pipelines.listening import Listening
+
+        return Listening
+    if task.way == "speaking":
+        from service.worker.pipelines.speaking import Speaking
+
+        return Speaking
+    if task.way == "watching":
+        from service.worker.pipelines.watching import Watching
+
+        return Watching
+    return Shaped

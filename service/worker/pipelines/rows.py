@@ -1,0 +1,130 @@
+"""Rows of media: what goes through the model at once, put together and taken apart again.
+
+The library stacks tensors along their first dimension and puts everything else in a list; outputs
+are taken apart the same way. So it is here, with two differences: only equal shapes are stacked,
+and what an output holds that is no row of its own (a list of layers, for example) is not handed on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers.utils import ModelOutput
+
+from service.worker.interface import Foreign
+
+NUMBERS_PER_UNIT = 768
+"""A patch of 16 x 16 pixels in three colours counts as much as a token."""
+
+_TOLERANCE = {torch.float32: 1e-4, torch.float64: 1e-4}
+_COARSE = 3e-2
+"""Relative to the largest output; half precision rounds otherwise in another shape."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Row:
+    """What the stock preprocess made.
+
+    Attributes:
+        made: as it came.
+        signature: names, shapes and types; rows that differ in it, or have none, never share a
+            forward.
+        units: its size.
+        tokens: of the longest text in it.
+        nbytes: what it costs to keep.
+    """
+
+    made: Mapping[str, Any]
+    signature: str
+    units: int
+    tokens: int
+    nbytes: int
+
+
+def row_of(made: Mapping[str, Any]) -> Row:
+    """Measure one."""
+    tensors = {name: part for name, part in made.items() if isinstance(part, torch.Tensor)}
+    parts = [
+        f"{name}:{'x'.join(map(str, part.shape))}:{part.dtype}" for name, part in tensors.items()
+    ]
+    stackable = bool(tensors) and all(part.ndim and len(part) == 1 for part in tensors.values())
+    signature = ",".join(sorted([*parts, *(name for name in made if name not in tensors)]))
+    found = list(_tensors(made))
+    numbers = sum(part.numel() for _, part in found if part.is_floating_point())
+    texts = [part for name, part in found if name == "input_ids"]
+    units = numbers // NUMBERS_PER_UNIT + sum(part.numel() for part in texts)
+    return Row(
+        made,
+        signature.replace("torch.", "") if stackable else "",
+        max(1, units),
+        max((part.shape[-1] for part in texts), default=0),
+        sum(part.nbytes for _, part in found),
+    )
+
+
+def _tensors(value: Foreign, name: str = "") -> list[tuple[str, torch.Tensor]]:
+    """All tensors in it, however deep, with the name that they stand under."""
+    if isinstance(value, torch.Tensor):
+        return [(name, value)]
+    if hasattr(value, "items"):
+        return [found for key, part in value.items() for found in _tensors(part, key)]
+    if isinstance(value, list | tuple):
+        return [found for part in value for found in _tensors(part, name)]
+    return []
+
+
+def stacked(rows: Sequence[Row]) -> Foreign:
+    """The input of one forward; a fresh container, since the stock forward takes things out."""
+    first: Foreign = rows[0].made
+    if len(rows) == 1:
+        return type(first)(dict(first)) if hasattr(first, "data") else dict(first)
+    return {
+        name: torch.cat([row.made[name] for row in rows])
+        if isinstance(part, torch.Tensor)
+        else [row.made[name] for row in rows]
+        for name, part in first.items()
+    }
+
+
+def own_row(outputs: Foreign, index: int, rows: int) -> Foreign:
+    """What the stock forward would have given for this row alone."""
+    if rows == 1:
+        return outputs
+    found = {}
+    for name, value in outputs.items():
+        mine = _own(value, index, rows)
+        if mine is not None or value is None:
+            found[name] = mine
+    return ModelOutput(found) if isinstance(outputs, ModelOutput) else found
+
+
+def _own(value: Foreign, index: int, rows: int) -> Foreign:
+    if isinstance(value, torch.Tensor):
+        return value[index : index + 1] if value.ndim and len(value) == rows else None
+    if isinstance(value, ModelOutput | dict):
+        return own_row(value, index, rows)
+    if isinstance(value, tuple):
+        parts = tuple(_own(part, index, rows) for part in value)
+        return None if any(part is None for part in parts) else parts
+    if isinstance(value, list) and len(value) == rows:
+        return value[index]
+    return None
+
+
+def is_equal(one: Foreign, other: Foreign) -> bool:
+    """Whether the outputs of a row are those of the other, but for rounding."""
+    if isinstance(other, torch.Tensor):
+        if one.shape != other.shape:
+            return False
+        if not other.is_floating_point():
+            return bool((one == other).all())
+        limit = _TOLERANCE.get(other.dtype, _COARSE) * max(1.0, float(other.abs().max()))
+        return bool(((one - other).abs() <= limit).all())
+    if hasattr(other, "items"):
+        return all(name not in one or is_equal(one[name], part) for name, part in other.items())
+    if isinstance(other, list | tuple):
+        return len(one) == len(other) and all(map(is_equal, one, other))
+    return True
