@@ -19,7 +19,6 @@ REASONS: dict[str, str] = {
     "summarization": "transformers has no such pipeline since its version 5; see text-generation",
     "text2text-generation": "transformers has no such pipeline since its version 5",
     "translation": "transformers has no such pipeline since its version 5; see text-generation",
-    "video-classification": "its input is a film; that comes with images",
     "zero-shot-image-classification": _IMAGES,
     "zero-shot-object-detection": _IMAGES,
 }

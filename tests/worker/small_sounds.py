@@ -100,18 +100,22 @@ def save_clap(folder: Path) -> None:
         text_config={**SIZES, "initializer_range": 0.5, "max_position_embeddings": 60},
         audio_config={
             "spec_size": 64, "patch_size": 4, "patch_stride": [4, 4], "num_mel_bins": 16,
-            "patch_embeds_hidden_size": 8, "hidden_size": 32, "depths": [1, 1], "window_size": 4,
+            "patch_embeds_hidden_size": 8, "hidden_size": 16, "depths": [1, 1], "window_size": 4,
             "num_attention_heads": [2, 2], "projection_dim": 16, "num_classes": 4,
         },
         projection_dim=16,
     )  # fmt: skip
-    ClapModel(config).save_pretrained(folder)
+    model = ClapModel(config)
+    for layer in model.modules():  # or all sounds and texts are much the same to it
+        if isinstance(layer, torch.nn.Linear | torch.nn.Embedding):
+            torch.nn.init.normal_(layer.weight, std=0.5)
+    model.save_pretrained(folder)
 
 
 def save_whisper(folder: Path) -> None:
     """A model that generates, with windows of two seconds."""
     torch.manual_seed(5)
-    letters = [letter for letter in sorted(pre_tokenizers.ByteLevel.alphabet()) if letter.isalpha()]
+    letters = [*map(chr, range(97, 123)), "Ġ"]
     (folder / "vocab.json").write_text(json.dumps({c: n for n, c in enumerate(letters)}))
     (folder / "merges.txt").write_text("#version: 0.2\n")
     tokenizer = WhisperTokenizer(
@@ -134,17 +138,19 @@ def save_whisper(folder: Path) -> None:
         decoder_ffn_dim=16, max_source_positions=100, max_target_positions=64,
         pad_token_id=end, bos_token_id=end, eos_token_id=end, init_std=0.4,
         decoder_start_token_id=ids["<|startoftranscript|>"], suppress_tokens=[],
-        begin_suppress_tokens=[end],
+        begin_suppress_tokens=[end], tie_word_embeddings=False,
     )  # fmt: skip
     model = WhisperForConditionalGeneration(config)
+    with torch.no_grad():  # it says letters and not only signs
+        model.proj_out.weight[: len(letters)] *= 3
     model.generation_config = GenerationConfig(
-        pad_token_id=end, bos_token_id=end, eos_token_id=end, max_length=24,
+        pad_token_id=end, bos_token_id=end, eos_token_id=end, max_length=10,
         decoder_start_token_id=ids["<|startoftranscript|>"], is_multilingual=True,
         lang_to_id={"<|en|>": ids["<|en|>"], "<|de|>": ids["<|de|>"]},
         task_to_id={"transcribe": ids["<|transcribe|>"], "translate": ids["<|translate|>"]},
         no_timestamps_token_id=ids["<|notimestamps|>"], alignment_heads=[[0, 0], [0, 1]],
         prev_sot_token_id=ids["<|startofprev|>"], max_initial_timestamp_index=50,
-        begin_suppress_tokens=[end], num_beams=1,
+        begin_suppress_tokens=[end], suppress_tokens=[ids[word] for word in special[1:]],
     )  # fmt: skip
     model.save_pretrained(folder)
 

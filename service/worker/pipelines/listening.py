@@ -5,8 +5,8 @@ model           hears                      may tell              batches
 ==============  =========================  ====================  ================================
 CTC             as much as it is given     word, char            all rows; the frames of padding
                                                                  are cut off where it is proved
-Whisper         windows of 30 s            true, word            its windows; a longer sound in
-                                                                 one piece, or its language: alone
+Whisper         windows of 30 s            true, word            its windows; alone: times of words,
+                                                                 its language, a longer sound in one
 other seq2seq   as much as it is given     nothing               rows of one shape
 ==============  =========================  ====================  ================================
 
@@ -116,20 +116,23 @@ class Listening(Hearing):
 
     def _new(self, call: Mapping[str, Any]) -> int:
         config = self.pipe.model.generation_config
-        for named in (call.get("max_new_tokens"), config.max_new_tokens, config.max_length):
-            if isinstance(named, int):
-                return named
-        return DEFAULT_NEW_TOKENS
+        given = (call.get("max_new_tokens"), config.max_new_tokens, config.max_length)
+        return next((int(named) for named in given if named), DEFAULT_NEW_TOKENS)
 
     # -- running ---------------------------------------------------------------------------------
 
     def groups(self, items: Sequence[Pieces]) -> Iterator[list[Row]]:
         """As any sound; what the stock pipeline does for one row only runs alone."""
         for group in super().groups(items):
-            if items[0].call.get("return_language") or self._is_long(group[0].payload):
+            if self._is_lone(items[0].call) or self._is_long(group[0].payload):
                 yield from ([row] for row in group)
             else:
                 yield group
+
+    def _is_lone(self, call: Mapping[str, Any]) -> bool:
+        """The library takes the language of the first row for all, and the times of words fail."""
+        words = call.get("return_timestamps") == "word"
+        return self.whisper and bool(call.get("return_language") or words)
 
     def _is_long(self, row: Payload) -> bool:
         return self.whisper and row.length > self.max_tokens > 0
