@@ -21,6 +21,9 @@ from transformers import (
     ClapFeatureExtractor,
     ClapModel,
     GenerationConfig,
+    VideoMAEConfig,
+    VideoMAEForVideoClassification,
+    VideoMAEImageProcessorPil,
     VitsConfig,
     VitsModel,
     VitsTokenizer,
@@ -175,6 +178,18 @@ def save_vits(folder: Path) -> None:
     VitsModel(config).save_pretrained(folder)
 
 
+def save_film_model(folder: Path) -> None:
+    """A classifier that looks at eight frames."""
+    torch.manual_seed(3)
+    sizes = {"height": 32, "width": 32}
+    VideoMAEImageProcessorPil(size={"shortest_edge": 32}, crop_size=sizes).save_pretrained(folder)
+    config = VideoMAEConfig(
+        image_size=32, num_frames=8, hidden_size=16, num_hidden_layers=2, num_attention_heads=2,
+        intermediate_size=32, initializer_range=0.5, **named(LABELS),
+    )  # fmt: skip
+    VideoMAEForVideoClassification(config).save_pretrained(folder)
+
+
 MAKERS: dict[str, Callable[[Path], None]] = {
     "audio-classification": lambda folder: save_waves(folder, ctc=False, masked=True),
     "audio-classification:plain": lambda folder: save_waves(folder, ctc=False, masked=False),
@@ -186,6 +201,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "automatic-speech-recognition:whisper": save_whisper,
     "zero-shot-audio-classification": save_clap,
     "text-to-audio": save_vits,
+    "video-classification": save_film_model,
 }
 """By task, and by the kind of model where they differ."""
 
