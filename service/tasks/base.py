@@ -80,11 +80,13 @@ class Model(NamedTuple):
         max_tokens: most tokens of one input.
         special_tokens: that the tokenizer adds to each of them.
         fast_tokenizer: whether the tokenizer knows where in the text a token stands.
+        abilities: what a processor can do afterwards and a model puts out, by the library's names.
     """
 
     max_tokens: int
     special_tokens: int
     fast_tokenizer: bool
+    abilities: frozenset[str] = frozenset()
 
 
 def a_text(value: Json, pointer: str) -> str:
@@ -142,6 +144,8 @@ class Task:
         spare_weights: parts of the network that the task does not use, and so may be missing.
         wide_answers: whether an answer holds a vector for each token.
         cutting: parameters that let a text that is too long for the model be cut.
+        also: more of the library's auto classes that its pipeline takes, by name.
+        generate: parameters that the stock pipeline takes together, as ``generate_kwargs``.
         inside: parameters that the stock pipeline takes in one object with the medium.
         max_pixels: most pixels of one image; less where the answer is as large as the image.
         own_head: whether only a model that was made for this task will do.
@@ -174,6 +178,8 @@ class Task:
     spare_weights: tuple[str, ...] = ()
     wide_answers: bool = False
     cutting: tuple[str, ...] = ("truncation",)
+    also: tuple[str, ...] = ()
+    generate: tuple[str, ...] = ()
     inside: tuple[str, ...] = ()
     max_pixels: int = MAX_PIXELS
     own_head: bool = False
@@ -288,4 +294,6 @@ class Task:
 
     def call(self, parameters: Mapping[str, Json]) -> dict[str, Json]:
         """The parameters as the stock pipeline's call names them."""
-        return {self.parameters[name].stock or name: value for name, value in parameters.items()}
+        named = {self.parameters[name].stock or name: value for name, value in parameters.items()}
+        together = {name: named.pop(name) for name in self.generate if name in named}
+        return {**named, "generate_kwargs": together} if together else named

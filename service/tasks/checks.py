@@ -50,6 +50,18 @@ def number(name: str, role: Role, low: float, high: float, note: str = "") -> Pa
     return Parameter(name, role, describe, check)
 
 
+def share(name: str, role: Role, note: str = "") -> Parameter:
+    """A number from 0 to 1, both included."""
+    describe = f"a number from 0 to 1{note}"
+
+    def check(value: Json, _facts: Mapping[str, int]) -> float:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+            raise Reject(_send(describe))
+        return float(value)
+
+    return Parameter(name, role, describe, check)
+
+
 def switch(name: str, role: Role, note: str = "") -> Parameter:
     """True or false."""
     describe = f"true or false{note}"

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 from service.tasks.audio_classification import NEEDS
 from service.tasks.base import Task
-from service.tasks.checks import table, texts
+from service.tasks.checks import table
+from service.tasks.labels import candidate_labels, template
 from service.tasks.media import a_sound
 from service.tasks.tones import tone
-from service.tasks.zero_shot_classification import (
-    MAX_LABEL_CHARS,
-    MAX_LABELS,
-    TEMPLATE,
-    by_commas,
-)
 
 _LABELS = {"candidate_labels": ["a dog", "a bell"]}
 
@@ -29,13 +24,7 @@ TASK = Task(
     way="hearing",
     needs=NEEDS,
     parse=a_sound,
-    parameters=table(
-        texts(
-            "candidate_labels", "prepare", "labels with commas between them",
-            most=MAX_LABELS, chars=MAX_LABEL_CHARS, required=True, split=by_commas,
-        ),
-        TEMPLATE,
-    ),
+    parameters=table(candidate_labels(), template()),
     bad_examples=((5, "no sound"), ("http://localhost/a.wav", "an address is never opened")),
     unit="hundredths of a second",
-)  # fmt: skip
+)

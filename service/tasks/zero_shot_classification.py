@@ -9,32 +9,9 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from service.tasks.base import Json, Parameter, Reject, Task, Work
-from service.tasks.checks import is_text, switch, table, texts
-
-MAX_LABELS = 100
-MAX_LABEL_CHARS = 200
-MAX_TEMPLATE_CHARS = 500
-
-_TEMPLATE = f"a text of up to {MAX_TEMPLATE_CHARS} characters with one {{}} for the label"
-
-
-def _template(value: Json, _facts: Mapping[str, int]) -> str:
-    # No other brace: a template is not a place to reach into an object from.
-    if not is_text(value, MAX_TEMPLATE_CHARS) or value.count("{}") != 1:
-        raise Reject(f"send {_TEMPLATE}")
-    if "{" in value.replace("{}", "") or "}" in value.replace("{}", ""):
-        raise Reject(f"send {_TEMPLATE}, and no other brace")
-    return str(value)
-
-
-TEMPLATE = Parameter("hypothesis_template", "prepare", _TEMPLATE, _template)
-"""The sentence that is made of each label."""
-
-
-def by_commas(text: str) -> list[str]:
-    """The labels of a text."""
-    return [label.strip() for label in text.split(",") if label.strip()]
+from service.tasks.base import Json, Task, Work
+from service.tasks.checks import switch, table
+from service.tasks.labels import candidate_labels, template
 
 
 def _hub(answer: bytes, _text: str, _parameters: Mapping[str, Json]) -> bytes:
@@ -51,15 +28,12 @@ TASK = Task(
     example_parameters={"candidate_labels": ["travel", "cooking", "politics"]},
     canary_parameters={"candidate_labels": ["weather", "politics"]},
     parameters=table(
-        texts(
-            "candidate_labels", "prepare", "labels with commas between them",
-            most=MAX_LABELS, chars=MAX_LABEL_CHARS, required=True, split=by_commas,
-        ),
-        TEMPLATE,
+        candidate_labels(),
+        template(),
         switch("multi_label", "post", ": whether several labels may fit"),
     ),
     bad_examples=((5, "the input is a string"),),
     work=lambda parameters: Work(times=max(1, len(parameters.get("candidate_labels", ())))),
     needs_label="entail",
     hub=_hub,
-)  # fmt: skip
+)

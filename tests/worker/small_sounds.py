@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import pre_tokenizers
 from transformers import (
     ASTConfig,
     ASTFeatureExtractor,
@@ -195,9 +194,7 @@ MAKERS: dict[str, Callable[[Path], None]] = {
     "audio-classification:plain": lambda folder: save_waves(folder, ctc=False, masked=False),
     "audio-classification:window": save_spectrogram_transformer,
     "automatic-speech-recognition": lambda folder: save_waves(folder, ctc=True, masked=True),
-    "automatic-speech-recognition:plain": lambda folder: save_waves(
-        folder, ctc=True, masked=False
-    ),
+    "automatic-speech-recognition:plain": lambda folder: save_waves(folder, ctc=True, masked=False),
     "automatic-speech-recognition:whisper": save_whisper,
     "zero-shot-audio-classification": save_clap,
     "text-to-audio": save_vits,

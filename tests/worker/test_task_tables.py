@@ -85,7 +85,7 @@ def test_every_parameter_has_bad_values() -> None:
     known = {
         (task.name, name)
         for task in TASKS.values()
-        if task.name not in untried
+        if task.name not in untried and task.media == "text"
         for name in task.parameters
     }
     assert known == set(BAD)

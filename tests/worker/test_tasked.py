@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import copy
-import itertools
-import json
 import random
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
-import msgspec
 import pytest
 import torch
-from transformers import pipeline
 
 from service.core.errors import Refused
-from service.tasks import TASKS, Task
+from service.tasks import TASKS
 from service.worker.pipelines import load_pipeline
-from service.worker.wire import Facts, Prepare, Prepared, Probe, Result, Run, Unfit, WireItem
-from tests.worker.line import Line, inside
+from service.worker.wire import Prepare, Probe, Unfit
+from tests.worker.line import inside
+from tests.worker.served import Case, Served, same
 from tests.worker.small_models import POSITIONS, WORDS, save_model
-
-ids = itertools.count(1)
-Case = tuple[Any, dict[str, Any]]
 
 LABELS = {"candidate_labels": ["travel", "cooking", "politics"]}
 GREEDY = {"do_sample": False}
@@ -99,77 +91,6 @@ CASES: dict[str, list[Case]] = {
         ([{"role": "user", "content": "the harbour wall"}], {**GREEDY, "max_new_tokens": 4}),
     ],
 }
-
-
-class Served:
-    """One task: its entry, a worker that has loaded its model, the stock pipeline of the same."""
-
-    def __init__(self, task: Task, folder: Path, line: Line) -> None:
-        self.task = task
-        self.line = line
-        self.facts: Facts = line.load(str(folder), task.name)
-        self.stock = pipeline(task.name, model=str(folder), device="cpu")
-
-    def item(self, case: Case) -> WireItem:
-        """A case as it comes from the front."""
-        value, parameters = case
-        checked = self.task.parse_parameters(parameters, {"max_tokens": self.facts.max_tokens})
-        text = self.task.parse_input(value, "/inputs")
-        return WireItem(next(ids), text, msgspec.json.encode(checked))
-
-    def prepared(self, case: Case) -> tuple[WireItem, Prepared]:
-        """The item, and what preparing it says."""
-        item = self.item(case)
-        answer = self.line.ask(Prepare(item))
-        assert isinstance(answer, Prepared), answer
-        return item, answer
-
-    def run(self, cases: Sequence[Case]) -> list[Any]:
-        """The answers of one batch as the worker gives them."""
-        batch = [self.prepared(case) for case in cases]
-        assert len({answer.key for _, answer in batch}) == 1
-        number = next(ids)
-        result = self.line.ask(Run(number, [item for item, _ in batch]))
-        assert isinstance(result, Result), result
-        assert result.units == sum(answer.units for _, answer in batch)
-        return [json.loads(output) for output in result.outputs]
-
-    def lone(self, case: Case, answer: Any) -> Any:
-        """What a client gets for a lone input."""
-        item = self.item(case)
-        parameters = json.loads(item.parameters)
-        return json.loads(self.task.lone(json.dumps(answer).encode(), item.inputs, parameters))
-
-    def expected(self, value: Any, parameters: dict[str, Any]) -> Any:
-        """What the stock call says, as JSON values."""
-        torch.manual_seed(0)
-        return plain(self.stock(copy.deepcopy(value), **parameters))
-
-
-def plain(value: Any) -> Any:
-    """An answer of the library as JSON would have it."""
-    if isinstance(value, dict):
-        return {name: plain(part) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [plain(part) for part in value]
-    return value.tolist() if hasattr(value, "tolist") else value
-
-
-def same(answer: Any, right: Any) -> None:
-    """Equal in shape and content, numbers within 1e-4."""
-    if isinstance(right, float):
-        assert answer == pytest.approx(right, abs=1e-4)
-    elif isinstance(right, dict):
-        assert list(answer) == list(right)
-        for name in right:
-            same(answer[name], right[name])
-    elif isinstance(right, list):
-        assert isinstance(answer, list)
-        assert len(answer) == len(right)
-        for one, other in zip(answer, right, strict=True):
-            same(one, other)
-    else:
-        assert answer == right
 
 
 @pytest.fixture(scope="module", params=list(CASES))

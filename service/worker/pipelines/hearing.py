@@ -28,6 +28,7 @@ from service.worker.interface import Foreign, Mismatch, PreparedInput, Unsuitabl
 from service.worker.pipelines.owned import Owned
 from service.worker.pipelines.pieces import Pieces, Row, forwards, in_order
 from service.worker.pipelines.stock import Payload
+from service.worker.pipelines.warmup import length_limit
 from service.worker.sounds import Samples, read_sound
 from service.worker.wire import Load
 
@@ -84,6 +85,7 @@ class Heard(Owned):
         np.random.seed(0)  # noqa: NPY002 - the library's own state, used in this thread alone
         made = self._preparing.preprocess(samples, **given)
         rows = tuple(self.row(part) for part in (made if self._chunked else [made]))
+        self.check_labels(rows[0])
         nbytes = sum(
             _KEEP_BYTES + sum(tensor.nbytes for tensor in row.tensors.values()) for row in rows
         )
@@ -105,6 +107,23 @@ class Heard(Owned):
         if not self.windowed and len(samples) > most_s * self.rate_hz:
             raise Unsuitable(f"send a sound of at most {most_s:g} s", limit=int(most_s))
 
+    def check_labels(self, row: Payload) -> None:
+        """Refuse labels that are too long for the model.
+
+        Raises:
+            Unsuitable: by the parameter's name.
+        """
+        if "text_inputs" not in row.extras:
+            return
+        longest = int(row.extras["text_inputs"][0]["input_ids"].shape[-1])
+        most = length_limit(self.pipe.model, self._preparing.tokenizer)
+        if longest > most:
+            raise Unsuitable(
+                f"a label in its sentence has {longest} tokens, this model takes at most {most}",
+                limit=most,
+                pointer="/parameters/candidate_labels",
+            )
+
     def row(self, made: Mapping[str, Any]) -> Payload:
         """What preprocess has made."""
         tensors = {name: part for name, part in made.items() if isinstance(part, torch.Tensor)}
@@ -116,6 +135,8 @@ class Heard(Owned):
             units = int(tensors["attention_mask"].shape[-1])
         else:
             units = max(main.shape[1:])
+        for text in extras.get("text_inputs", ()):  # read once for a batch, counted with each
+            units += int(text["input_ids"].numel())
         return Payload(tensors, units, {}, extras)
 
     # -- running ---------------------------------------------------------------------------------

@@ -157,7 +157,7 @@ class Listening(Hearing):
         """A sound of the greatest length, in pieces that overlap by half."""
         whole = 2 * MAX_SOUND_S * UNITS_A_SECOND
         pieces = -(-whole // max(1, self.max_tokens)) if self.generates else 0
-        return whole + pieces * (example.units - example.payload.units)
+        return int(whole + pieces * (example.units - example.payload.units))
 
     def fitted(self, pieces: Pieces) -> Pieces:
         """An input of the fit: one token, so that it is about hearing."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from transformers import ProcessorMixin
+import transformers
 from transformers.pipelines import SUPPORTED_TASKS
 
 from service.tasks import Task
 from service.worker.interface import CannotLoad, Foreign
+from service.worker.pipelines.describing import Describing
+from service.worker.pipelines.documents import Documents
 from service.worker.pipelines.loading import load_model
 from service.worker.pipelines.owned import Owned
 from service.worker.pipelines.shaped import Shaped
 from service.worker.pipelines.whole import Whole
 from service.worker.wire import Load
-
-if TYPE_CHECKING:
-    from service.worker.pipelines.tuning import Hearing
 
 
 def load_media(load: Load, folder: Path, task: Task) -> Owned:
@@ -37,11 +35,12 @@ def load_media(load: Load, folder: Path, task: Task) -> Owned:
         load,
         folder,
         *classes,
+        *(getattr(transformers, name) for name in task.also),
         spare=task.spare_weights,
         own_head=task.own_head,
         wanted=_wanted(stock),
     )
-    if not isinstance(loaded.parts.get("processor"), ProcessorMixin):
+    if not isinstance(loaded.parts.get("processor"), transformers.ProcessorMixin):
         loaded.parts.pop("processor", None)  # the library gives a tokenizer where there is none
     if task.way == "watching" and "image_processor" not in loaded.parts:
         raise CannotLoad("model_broken", "The model's image processor is not there.")
@@ -66,9 +65,9 @@ def _wanted(stock: Foreign) -> dict[str, bool]:
     return {name: bool(mark) for name, mark in marks.items() if mark is not False}
 
 
-def _kind(task: Task) -> type[Shaped | Whole | Hearing]:
-    if task.way == "whole":
-        return Whole
+def _kind(task: Task) -> type[Owned]:
+    if task.name == "document-question-answering":
+        return Documents
     if task.way == "hearing":
         from service.worker.pipelines.tuning import Hearing
 
@@ -85,4 +84,5 @@ def _kind(task: Task) -> type[Shaped | Whole | Hearing]:
         from service.worker.pipelines.watching import Watching
 
         return Watching
-    return Shaped
+    kinds: dict[str, type[Owned]] = {"whole": Whole, "generating": Describing}
+    return kinds.get(task.way, Shaped)

@@ -26,6 +26,7 @@ import torch
 from transformers.pipelines.base import ChunkPipeline
 
 from service.tasks import Task
+from service.tasks.base import Model
 from service.worker.answers import encode_answer
 from service.worker.faults import kind_of
 from service.worker.framing import MAX_FRAME
@@ -69,6 +70,9 @@ class Shaped(Owned):
             setattr(self._preparing, name, copy.deepcopy(getattr(pipe, name, None)))
         self.batchable = task.way == "batched"
         tokenizer = pipe.tokenizer
+        self.abilities = frozenset(
+            name for name in dir(pipe.image_processor) if name.startswith("post_process_")
+        )
         self.max_tokens = 0 if tokenizer is None else length_limit(pipe.model, tokenizer)
 
     # -- preparing -------------------------------------------------------------------------------
@@ -80,10 +84,13 @@ class Shaped(Owned):
             Unsuitable: no such medium, too large, or nothing that this model can take.
         """
         task = self.task
+        model = Model(self.max_tokens, 0, fast_tokenizer=True, abilities=self.abilities)
+        if self._facts is not None and (fault := task.fits(parameters, model)) is not None:
+            raise Unsuitable(fault.message, pointer=fault.pointer)
         value = opened(task.arrived(inputs, media), task)
         inside = {name: parameters[name] for name in task.inside if name in parameters}
         if inside:
-            value = {task.media: value, **inside}
+            value = {**(value if isinstance(value, dict) else {task.media: value}), **inside}
         call = task.call({k: v for k, v in parameters.items() if k not in inside})
         given, _, _ = self._preparing._sanitize_parameters(**call)  # noqa: SLF001 - as in tasked
         given = {**self.pipe._preprocess_params, **given}  # noqa: SLF001
@@ -187,8 +194,10 @@ class Shaped(Owned):
         example, prepare_s = self._prepared_often()
         canary = task.taken(task.canary, "")
         self._canary = self.prepare(*canary, task.canary_parameters)
+        [outputs] = self.forward([example.payload])
+        self.abilities |= frozenset(outputs[0])
         answer = encode_answer(self.run([example])[0])
-        beside = self.prepare(*canary, task.example_parameters)
+        beside = self.prepare(*canary, self.example_parameters())
         self.batchable = self.batchable and self._batches_rightly(example, beside)
 
         def run_batch(items: int, _length: int) -> None:
@@ -221,6 +230,10 @@ class Shaped(Owned):
             ),
         )
 
+    def example_parameters(self) -> Mapping[str, Any]:
+        """The parameters that the cost is fitted with."""
+        return self.task.example_parameters
+
     def measure_step(self, unit_s: float) -> float:
         """Units of one generated token."""
         del unit_s
@@ -232,7 +245,7 @@ class Shaped(Owned):
         times = []
         for _ in range(3):
             started = perf_counter()
-            example = self.prepare(*taken, task.example_parameters)
+            example = self.prepare(*taken, self.example_parameters())
             times.append(perf_counter() - started)
         return example, median(times)
 

@@ -1,0 +1,67 @@
+"""document-question-answering: what its words and its picture must be before the stock steps run.
+
+Laws
+- Words come with the request; no program is started to read them.
+- What a tokenizer would panic over (a question that leaves no room for the document) is told first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from service.tasks import Task
+from service.worker.interface import Foreign, Unsuitable
+from service.worker.pipelines.shaped import Shaped
+from service.worker.wire import Load
+
+_MOST_STRIDE = 256
+"""The stock pipeline's own default, or half of a piece if that is less."""
+
+
+class Documents(Shaped):
+    """A model that reads words, or one that reads the picture itself."""
+
+    def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
+        for part in (pipe.image_processor, pipe.feature_extractor):
+            if hasattr(part, "apply_ocr"):
+                part.apply_ocr = False
+        super().__init__(load, task, pipe)
+        self._reads_pictures = pipe.model_type.value == "vision_encoder_decoder"
+        if self._reads_pictures:  # it generates
+            self.batchable = False
+
+    def preprocessed(self, value: Foreign, given: Mapping[str, Any]) -> list[Foreign]:
+        """As the stock pipeline.
+
+        Raises:
+            Unsuitable: words or picture are missing, or the question is too long.
+        """
+        if self._reads_pictures:
+            if "image" not in value:
+                raise Unsuitable("send 'image' too; this model reads the picture")
+            value = {name: part for name, part in value.items() if name != "word_boxes"}
+            return super().preprocessed(value, given)
+        if "word_boxes" not in value:
+            raise Unsuitable("send 'word_boxes' too; this model reads words, not the picture")
+        self._check_room(value["question"], given)
+        if self.pipe.image_processor is None and self.pipe.feature_extractor is None:
+            value = {name: part for name, part in value.items() if name != "image"}
+        return super().preprocessed(value, given)
+
+    def _check_room(self, question: str, given: Mapping[str, Any]) -> None:
+        tokenizer = self._preparing.tokenizer
+        piece = min(given.get("max_seq_len") or self.max_tokens, self.max_tokens)
+        tokenizer.model_max_length = self.max_tokens
+        tokens = len(tokenizer.tokenize(question))
+        room = piece - tokens - tokenizer.num_special_tokens_to_add(pair=True)
+        stride = given.get("doc_stride")
+        if stride is not None and stride >= room > 0:
+            message = f"for this question send an integer from 0 to {room - 1}"
+            raise Unsuitable(message, limit=room - 1, pointer="/parameters/doc_stride")
+        if room < 1 or (stride is None and min(piece // 2, _MOST_STRIDE) >= room):
+            raise Unsuitable(
+                f"the question has {tokens} tokens, too many beside a document: this model takes "
+                f"{piece} together",
+                limit=piece,
+            )
