@@ -25,8 +25,8 @@ from service.worker.pipelines import load_pipeline
 from service.worker.pipelines.hearing import UNITS_A_SECOND
 from service.worker.wire import Facts, Prepare, Prepared, Probe, Result, Run, Unfit, WireItem
 from tests.worker.line import Line, inside
+from tests.worker.served import plain, same
 from tests.worker.small_sounds import MAKERS
-from tests.worker.test_tasked import plain, same
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*degrees of freedom.*:UserWarning")
 
@@ -37,7 +37,7 @@ Case = tuple[float, dict[str, Any]]
 RATE_HZ = 16000
 LABELS = {"candidate_labels": ["a harbour", "the wall", "rain"]}
 LENGTHS = [0.2, 0.31, 0.5, 0.5, 0.77, 1.0, 1.0, 1.3, 1.9]
-CHUNKS = [
+CHUNKS: list[Case] = [
     (3.1, {"chunk_length_s": 1}),
     (5.2, {"chunk_length_s": 1.5, "stride_length_s": 0.25}),
     (5.2, {"chunk_length_s": 1.5, "stride_length_s": [0.5, 0.1]}),
@@ -99,7 +99,8 @@ def samples(seconds: float) -> np.ndarray[Any, np.dtype[np.float32]]:
         for pitch in chance.uniform(80, 3000, 4)
     )
     sound = 0.1 * tones + 0.05 * chance.standard_normal(len(times))
-    return np.rint(np.clip(sound, -1, 1) * 32767).astype(np.float32) / np.float32(32768)
+    whole = np.rint(np.clip(sound, -1, 1) * 32767)
+    return np.asarray(whole / 32768, np.float32)
 
 
 def wav(seconds: float) -> bytes:
@@ -230,10 +231,10 @@ def test_every_piece_counts(served: Served) -> None:
 
 def test_too_long_and_too_short_are_told(served: Served) -> None:
     """A sound that the model was not proved to take is refused with the limit."""
-    short = served.line.ask(Prepare(served.item((0.001, served.task.example_parameters | {}))))
+    short = served.line.ask(Prepare(served.item((0.001, dict(served.task.example_parameters)))))
     assert isinstance(short, Unfit)
     assert "at least" in short.message
-    long = served.line.ask(Prepare(served.item((31.0, served.task.example_parameters | {}))))
+    long = served.line.ask(Prepare(served.item((31.0, dict(served.task.example_parameters)))))
     window = served.name.endswith("window") or served.task.name.startswith("zero")
     if window:
         assert isinstance(long, Prepared)

@@ -24,8 +24,8 @@ from service.worker.interface import CannotLoad
 from service.worker.pipelines import load_pipeline
 from service.worker.wire import Load, Prepare, Prepared, Probe, Result, Run, Unfit, WireItem
 from tests.worker.line import Line, inside
+from tests.worker.served import same
 from tests.worker.small_sounds import MAKERS
-from tests.worker.test_tasked import same
 
 ids = itertools.count(1)
 TEXTS = ["the harbour wall", "a", "it rained all day and the ferry leaves at noon"]
