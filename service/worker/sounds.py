@@ -106,7 +106,9 @@ def _looks_known(data: bytes) -> bool:
 
 
 def _is_cut_off(data: bytes) -> bool:
-    """Whether a WAV's samples end before its header says; the library takes what is there."""
+    """Whether a WAV or OGG ends within what it announces; the library takes what is there."""
+    if data[:4] == b"OggS":
+        return _ends_within_a_page(data)
     if data[:4] != b"RIFF":
         return False
     at = 12
@@ -116,6 +118,15 @@ def _is_cut_off(data: bytes) -> bool:
             return 0 < size < _STREAMED_BYTES and at + 8 + size > len(data)
         at += 8 + size + size % 2
     return True
+
+
+def _ends_within_a_page(data: bytes) -> bool:
+    """By the last page: a head of 27 bytes, the number of its segments, their lengths, they."""
+    at = data.rfind(b"OggS")
+    count = data[at + 26] if at + 27 <= len(data) else len(data)
+    lengths = data[at + 27 : at + 27 + count]
+    last = bool(data[at + 5] & 4) if at + 6 <= len(data) else False
+    return not last or len(lengths) < count or at + 27 + count + sum(lengths) > len(data)
 
 
 def _check(file: Foreign) -> None:
