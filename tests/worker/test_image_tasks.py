@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +16,10 @@ from service.core.errors import Refused
 from service.tasks import TASKS
 from service.worker.pipelines import load_pipeline
 from service.worker.wire import Prepare, Probe, Unfit
+from tests.trap import Trap
 from tests.worker.images import MAKES, PLAIN
 from tests.worker.line import inside
+from tests.worker.named import leave_untouched
 from tests.worker.served import Case, Served, same
 from tests.worker.small_image_models import SECOND, save_image_model
 
@@ -272,3 +275,10 @@ def test_what_does_not_fit_the_model_is_told(served: Made, request: pytest.Fixtu
         assert isinstance(answer, Unfit), (value, answer)
         assert (answer.code, answer.pointer) == ("invalid_input", pointer)
         assert said in answer.message
+
+
+def test_nothing_that_a_client_names_is_opened(served: Made, tmp_path: Path) -> None:
+    """Addresses and paths, wherever they stand, are refused or text: nobody connects or opens."""
+    trap = Trap(tmp_path)
+    assert leave_untouched(served[0], trap) >= 0
+    trap.close()

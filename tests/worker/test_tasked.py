@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +14,9 @@ from service.core.errors import Refused
 from service.tasks import TASKS
 from service.worker.pipelines import load_pipeline
 from service.worker.wire import Prepare, Probe, Unfit
+from tests.trap import Trap
 from tests.worker.line import inside
+from tests.worker.named import leave_untouched
 from tests.worker.served import Case, Served, same
 from tests.worker.small_models import POSITIONS, WORDS, save_model
 
@@ -178,3 +181,10 @@ def test_too_long_is_told(served: Served) -> None:
     assert answer.code == "invalid_input"
     assert answer.limit in {POSITIONS, POSITIONS - 1}
     assert str(POSITIONS) in answer.message
+
+
+def test_nothing_that_a_client_names_is_opened(served: Served, tmp_path: Path) -> None:
+    """Addresses and paths, wherever they stand, are refused or text: nobody connects or opens."""
+    trap = Trap(tmp_path)
+    assert leave_untouched(served, trap) > 0
+    trap.close()
