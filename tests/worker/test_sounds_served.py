@@ -24,7 +24,9 @@ from service.tasks import TASKS, Task
 from service.worker.pipelines import load_pipeline
 from service.worker.pipelines.hearing import UNITS_A_SECOND
 from service.worker.wire import Facts, Prepare, Prepared, Probe, Result, Run, Unfit, WireItem
+from tests.trap import Trap
 from tests.worker.line import Line, inside
+from tests.worker.named import leave_untouched
 from tests.worker.served import plain, same
 from tests.worker.small_sounds import MAKERS
 
@@ -242,3 +244,26 @@ def test_too_long_and_too_short_are_told(served: Served) -> None:
     assert isinstance(long, Unfit), long
     assert long.code == "invalid_input"
     assert long.limit == (2 if served.name.endswith("whisper") else 30)
+
+
+class Anything:
+    """As the other tasks are asked: with any value in the place of a sound."""
+
+    def __init__(self, served: Served) -> None:
+        self.task, self.line = served.task, served.line
+
+    def item(self, case: tuple[Any, dict[str, Any]]) -> WireItem:
+        """The item, or a refusal."""
+        value, parameters = case
+        checked = self.task.parse_parameters(parameters, {})
+        text, media = self.task.taken(value, "/inputs")
+        return WireItem(next(ids), text, msgspec.json.encode(checked), media=media)
+
+
+def test_nothing_that_a_client_names_is_opened(served: Served, tmp_path: Path) -> None:
+    """Addresses and paths, wherever they stand, are refused: nobody connects or opens."""
+    if ":" in served.name and not served.name.endswith("whisper"):
+        pytest.skip("the same task with another model")
+    trap = Trap(tmp_path)
+    assert leave_untouched(Anything(served), trap) >= 0
+    trap.close()

@@ -23,7 +23,9 @@ from service.tasks import TASKS
 from service.worker.interface import CannotLoad
 from service.worker.pipelines import load_pipeline
 from service.worker.wire import Load, Prepare, Prepared, Probe, Result, Run, Unfit, WireItem
+from tests.trap import Trap
 from tests.worker.line import Line, inside
+from tests.worker.named import leave_untouched
 from tests.worker.served import same
 from tests.worker.small_sounds import MAKERS
 
@@ -190,3 +192,30 @@ def test_bad_examples_name_the_field(task: str) -> None:
         with pytest.raises(Refused) as caught:
             TASKS[task].taken(bad, "/inputs")
         assert caught.value.problem.errors[0].pointer.startswith("/inputs")
+
+
+class Anything:
+    """As the other tasks are asked: with any value."""
+
+    def __init__(self, task: str, line: Line) -> None:
+        self.task, self.line = TASKS[task], line
+
+    def item(self, case: tuple[Any, dict[str, Any]]) -> WireItem:
+        """The item, or a refusal."""
+        return item(self.task.name, *case)
+
+
+def test_nothing_that_a_client_names_is_opened(voice: Line, watcher: Line, tmp_path: Path) -> None:
+    """Addresses and paths, wherever they stand, are refused or spoken: nobody connects or opens."""
+    trap = Trap(tmp_path)
+    leave_untouched(Anything("video-classification", watcher), trap)
+    assert leave_untouched(Anything("text-to-audio", voice), trap) > 0
+    trap.close()
+
+
+@pytest.mark.parametrize("text", ["東京", "...", "🙂"])
+def test_nothing_to_say(voice: Line, text: str) -> None:
+    """A text of which the tokenizer leaves nothing is the client's to change."""
+    answer = voice.ask(Prepare(item("text-to-audio", text)))
+    assert isinstance(answer, Unfit), answer
+    assert answer.code == "invalid_input"

@@ -9,6 +9,7 @@ Laws
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -30,15 +31,18 @@ class Speaking(Whole):
 
     def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
         super().__init__(load, task, pipe)
+        self._tokenizer = copy.deepcopy(pipe.tokenizer)  # the prepare thread's own
         self.step_units = 1.0 if pipe.model.can_generate() else 0.0
 
     def prepare(self, inputs: str, media: bytes, parameters: Mapping[str, Any]) -> PreparedInput:
         """Take the input apart, and count what may be generated.
 
         Raises:
-            Unsuitable: too long, or parameters that the model does not know.
+            Unsuitable: too long, nothing to say, or parameters that the model does not know.
         """
         item = super().prepare(inputs, media, parameters)
+        if not len(self._tokenizer(inputs)["input_ids"]):
+            raise Unsuitable("send a text of which the model's tokenizer leaves something")
         given = {name: value for name, value in parameters.items() if value is not None}
         if given and not self.step_units:
             name = next(iter(given))
