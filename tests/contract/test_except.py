@@ -11,6 +11,8 @@ ISOLATES = {
     ("service/http/access.py", "Access._serve"): "a bug of ours must not end the connection",
     ("service/http/door.py", "Door.refusal"): "a bug of ours becomes an answer further inside",
     ("service/worker/pipelines/folder.py", "_find_on_hub"): "the hub's client raises anything",
+    ("service/worker/pictures.py", "open_image"): "a decoder may raise anything",
+    ("service/worker/pipelines/shaped.py", "Shaped._batches_rightly"): "a model may raise anything",
     ("service/worker/pipelines/tasked.py", "Tasked.batches_rightly"): "a model may raise anything",
     ("service/worker/pipelines/gathering.py", "is_equal"): "foreign code is tried out",
     ("service/worker/pipelines/loading.py", "_named"): "foreign code loads the model",

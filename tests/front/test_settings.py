@@ -198,7 +198,7 @@ def test_precedence(name: str, tmp_path: Path) -> None:
     "given,end",
     [
         *[(task, f"{task} is not served: {reason}") for task, reason in REASONS.items()],
-        ("generic:depth-estimation", f"served: {REASONS['depth-estimation']}"),
+        ("generic:mask-generation", f"served: {REASONS['mask-generation']}"),
         ("generic:ner", "ner has an entry: leave generic: out"),
         ("generic:fill-mask", "fill-mask has an entry: leave generic: out"),
     ],

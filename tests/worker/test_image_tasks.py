@@ -208,7 +208,12 @@ def test_batches_are_shared(served: Made, monkeypatch: pytest.MonkeyPatch) -> No
     one, cases = served
     seen = []
     stock = Shaped.infer
-    monkeypatch.setattr(Shaped, "infer", lambda self, *given: seen.append(1) or stock(self, *given))
+
+    def infer(self: Shaped, *given: Any) -> Any:
+        seen.append(given)
+        return stock(self, *given)
+
+    monkeypatch.setattr(Shaped, "infer", infer)
     case = cases[0]
     _, prepared = one.prepared(case)
     one.run([case] * 3)
