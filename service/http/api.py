@@ -21,12 +21,10 @@ from service.http import asking, media
 from service.http.body import check_headers, receive_body
 from service.http.context import Call, HttpContext, call_of
 from service.http.problems import NO_STORE, Headers
-from service.http.shapes import body_of
+from service.http.shapes import body_of, type_of
 
 if TYPE_CHECKING:
     from service.dispatcher import Reply, Ticket
-
-_JSON = (b"content-type", b"application/json")
 
 
 class Predict:
@@ -62,15 +60,18 @@ class Predict:
         reply = await _reply(context.dispatcher.admit(ask), receive)
         replied_at = context.clock()
         answer = body_of(reply.outputs, ask, context.task, call)
-        await self._answer(call, reply, answer, send)
+        await self._answer(call, reply, (answer, type_of(ask, context.task, call)), send)
         context.metrics.stage_seconds("respond", context.clock() - replied_at)
 
-    async def _answer(self, call: Call, reply: Reply, body: bytes, send: Send) -> None:
+    async def _answer(
+        self, call: Call, reply: Reply, answer: tuple[bytes, bytes], send: Send
+    ) -> None:
+        body, kind = answer
         call.queue_s, call.infer_s = reply.queue_s, reply.infer_s
         call.batch_items = reply.batch_items
         timing = _server_timing(reply, self._context.clock() - call.started)
         headers: Headers = [
-            _JSON,
+            (b"content-type", kind),
             NO_STORE,
             (b"content-length", b"%d" % len(body)),
             (b"server-timing", timing),

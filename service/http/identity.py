@@ -20,6 +20,7 @@ READ = frozenset(
     {
         REQUEST_ID,
         TRACEPARENT,
+        b"accept",
         b"authorization",
         b"content-encoding",
         b"content-length",

@@ -25,7 +25,9 @@ Json = Any
 
 Role = Literal["prepare", "forward", "post"]
 
-Way = Literal["batched", "alone", "generating", "whole"]
+Way = Literal[
+    "batched", "alone", "generating", "whole", "hearing", "listening", "speaking", "watching"
+]
 
 
 class Reject(Exception):
@@ -135,7 +137,8 @@ class Task:
         aliases: other names that transformers knows it by.
         stock: the transformers task whose pipeline runs it, where that has another name.
         way: how the worker runs it: ``batched`` with others, ``alone`` (media whose forwards are
-            not shared), ``generating`` token by token, or ``whole``: the stock call itself.
+            not shared), ``generating`` token by token, or ``whole``: the stock call itself; with
+            sounds and films ``hearing``, ``listening`` (to speech), ``speaking``, ``watching``.
         needs: Python modules that its pipeline cannot do without, and the extra that has them.
         structured: whether an input may be another JSON value than a string.
         spare_weights: parts of the network that the task does not use, and so may be missing.
@@ -155,6 +158,7 @@ class Task:
         lone: the answer of a lone input, where the stock call gives it another shape than in a
             list.
         hub: the same as the Hugging Face hub's own API has it, for its client.
+        hub_type: the media type of that, where it is no JSON.
     """
 
     name: str
@@ -187,6 +191,7 @@ class Task:
     work: Callable[[Mapping[str, Json]], Work] = lambda _: Work()
     lone: Shape = as_it_is
     hub: Shape = as_it_is
+    hub_type: str = "application/json"
 
     @property
     def pipeline(self) -> str:

@@ -129,6 +129,18 @@ def texts(  # noqa: PLR0913 - a row of a table
     return Parameter(name, role, describe, check, required, stock)
 
 
+def text(name: str, role: Role, what: str, *, chars: int) -> Parameter:
+    """A text of up to ``chars``; ``what`` says in a few words what it is."""
+    describe = f"{what}: 1 to {chars} characters"
+
+    def check(value: Json, _facts: Mapping[str, int]) -> str:
+        if not is_text(value, chars):
+            raise Reject(_send(describe))
+        return str(value)
+
+    return Parameter(name, role, describe, check)
+
+
 def is_text(value: Json, chars: int) -> bool:
     """Whether it is a text of valid Unicode with something in it, of at most ``chars``."""
     if not isinstance(value, str) or not value.strip() or len(value) > chars:

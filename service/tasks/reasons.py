@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-_SOUNDS = "its input is sound; tasks with sound come with a later release"
-
 REASONS: dict[str, str] = {
     "any-to-any": "its inputs and answers may be text, image, sound or film; see "
     "image-text-to-text for texts with images",
-    "audio-classification": _SOUNDS,
-    "automatic-speech-recognition": _SOUNDS,
     "decision": "its input is a request format of its own and its pipeline cannot batch yet",
     "mask-generation": "the last step of its pipeline needs torchvision, which has to be built for "
     "the very torch that is installed",
     "question-answering": "transformers has no such pipeline since its version 5",
     "summarization": "transformers has no such pipeline since its version 5; see text-generation",
-    "text-to-audio": "its answer is sound; tasks with sound come with a later release",
-    "text-to-speech": "its answer is sound; tasks with sound come with a later release",
     "text2text-generation": "transformers has no such pipeline since its version 5",
     "translation": "transformers has no such pipeline since its version 5; see text-generation",
-    "video-classification": "its input is a film; that comes with images",
-    "zero-shot-audio-classification": _SOUNDS,
 }
 """By the task's name. What stands in ``TASKS`` does not stand here."""

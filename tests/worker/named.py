@@ -5,13 +5,29 @@ from __future__ import annotations
 import base64
 import copy
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from service.core.errors import Refused
 from service.tasks import Task
-from service.worker.wire import Fault, Prepare, Prepared, Result, Run, Unfit
+from service.worker.wire import Fault, Prepare, Prepared, Result, Run, Unfit, WireItem
 from tests.trap import Trap
-from tests.worker.served import Case, Served, ids
+from tests.worker.line import Line
+from tests.worker.served import Case, ids
+
+
+class Asked(Protocol):
+    """A task that is served, and the way from a case to its item."""
+
+    task: Task
+    line: Line
+
+    def item(self, case: Case) -> WireItem:
+        """The item.
+
+        Raises:
+            Refused: by the front.
+        """
+        ...
 
 
 def with_name(value: Any, name: str) -> Iterator[Any]:
@@ -47,7 +63,7 @@ def named(task: Task, name: str) -> Iterator[Case]:
             yield copy.deepcopy(task.canary), {**fine, parameter: value}
 
 
-def leave_untouched(served: Served, trap: Trap) -> int:
+def leave_untouched(served: Asked, trap: Trap) -> int:
     """Ask for all of it; whatever is no refusal is run. Returns how many were.
 
     Raises:

@@ -50,7 +50,7 @@ def load_pipeline(load: Load) -> Pipeline:
 
         return FillMask.from_load(load, folder)
 
-    if task.media != "text":
+    if task.media != "text" or task.way == "speaking":
         from service.worker.pipelines.media import load_media
 
         return load_media(load, folder, task)

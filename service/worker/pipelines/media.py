@@ -29,15 +29,21 @@ def load_media(load: Load, folder: Path, task: Task) -> Owned:
     if offered is None:
         raise CannotLoad("wrong_task", "The installed transformers has no such task.")
     stock = _stock_class(offered["impl"])
+    # What makes spectrograms would want a vocoder, which the stock pipeline gets from the hub.
+    classes = offered["pt"][:1] if task.way == "speaking" else offered["pt"]
     loaded = load_model(
         load,
         folder,
-        *offered["pt"],
+        *classes,
         *(getattr(transformers, name) for name in task.also),
         spare=task.spare_weights,
         own_head=task.own_head,
         wanted=_wanted(stock),
     )
+    if not isinstance(loaded.parts.get("processor"), transformers.ProcessorMixin):
+        loaded.parts.pop("processor", None)  # the library gives a tokenizer where there is none
+    if task.way == "watching" and "image_processor" not in loaded.parts:
+        raise CannotLoad("model_broken", "The model's image processor is not there.")
     pipe = stock(model=loaded.model, task=task.pipeline, device=loaded.device, **loaded.parts)
     made = _kind(task)(load, task, pipe)
     made.warm_up()
@@ -59,9 +65,24 @@ def _wanted(stock: Foreign) -> dict[str, bool]:
     return {name: bool(mark) for name, mark in marks.items() if mark is not False}
 
 
-def _kind(task: Task) -> type[Shaped | Whole]:
-    if task.way == "whole":
-        return Whole
+def _kind(task: Task) -> type[Owned]:
     if task.name == "document-question-answering":
         return Documents
-    return Describing if task.way == "generating" else Shaped
+    if task.way == "hearing":
+        from service.worker.pipelines.tuning import Hearing
+
+        return Hearing
+    if task.way == "listening":
+        from service.worker.pipelines.listening import Listening
+
+        return Listening
+    if task.way == "speaking":
+        from service.worker.pipelines.speaking import Speaking
+
+        return Speaking
+    if task.way == "watching":
+        from service.worker.pipelines.watching import Watching
+
+        return Watching
+    kinds: dict[str, type[Owned]] = {"whole": Whole, "generating": Describing}
+    return kinds.get(task.way, Shaped)

@@ -44,6 +44,10 @@ class Owned:
         """As in the protocol."""
         raise NotImplementedError
 
+    def warm_up(self) -> None:
+        """Find out what has to be known before the model serves, and note it."""
+        raise NotImplementedError
+
     def run(self, items: Sequence[PreparedInput]) -> list[Any]:
         """As in the protocol."""
         raise NotImplementedError
