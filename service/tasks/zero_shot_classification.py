@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from service.tasks.base import Json, Parameter, Reject, Task, Work
 from service.tasks.checks import is_text, switch, table, texts
+from service.tasks.schemas import SCORE, STRING, Schema, list_of, members, one_of
 
 MAX_LABELS = 100
 MAX_LABEL_CHARS = 200
@@ -26,6 +27,11 @@ def _template(value: Json, _facts: Mapping[str, int]) -> str:
     if "{" in value.replace("{}", "") or "}" in value.replace("{}", ""):
         raise Reject(f"send {_TEMPLATE}, and no other brace")
     return str(value)
+
+
+_TEMPLATE_SCHEMA: Schema = {
+    "type": "string", "maxLength": MAX_TEMPLATE_CHARS, "pattern": r"^[^{}]*\{\}[^{}]*$",
+}  # fmt: skip
 
 
 def _by_commas(text: str) -> list[str]:
@@ -50,11 +56,18 @@ TASK = Task(
             "candidate_labels", "prepare", "labels with commas between them",
             most=MAX_LABELS, chars=MAX_LABEL_CHARS, required=True, split=_by_commas,
         ),
-        Parameter("hypothesis_template", "prepare", _TEMPLATE, _template),
+        Parameter(
+            "hypothesis_template", "prepare", _TEMPLATE, _template,
+            schema=lambda _: _TEMPLATE_SCHEMA,
+        ),
         switch("multi_label", "post", ": whether several labels may fit"),
     ),
     bad_examples=((5, "the input is a string"),),
     work=lambda parameters: Work(times=max(1, len(parameters.get("candidate_labels", ())))),
     needs_label="entail",
     hub=_hub,
+    answer=one_of(
+        members(sequence=STRING, labels=list_of(STRING), scores=list_of(SCORE)),
+        list_of(members(label=STRING, score=SCORE)),
+    ),
 )  # fmt: skip
