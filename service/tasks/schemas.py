@@ -56,8 +56,15 @@ def list_of(items: Schema, least: int | None = None, most: int | None = None) ->
     return {"type": "array", "items": items, **known}
 
 
-def members(*, optional: Sequence[str] = (), **properties: Schema) -> Schema:
+def members(
+    also: Mapping[str, Schema] | None = None,
+    /,
+    *,
+    optional: Sequence[str] = (),
+    **properties: Schema,
+) -> Schema:
     """An object of these members and no other; all are there but the ``optional`` ones."""
+    properties |= also or {}
     return {
         "type": "object",
         "properties": properties,

@@ -14,6 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError
 
 from service.tasks import TASKS
 from tests.e2e.conftest import PATIENT
+from tests.e2e.fuzzer import fuzz
 from tests.e2e.server import LONG_S, Server, clean_environment
 from tests.tools import ROOT
 
@@ -72,6 +73,11 @@ def test_the_client_gets_what_the_server_says(asked: Asked) -> None:
         "text-generation": _text_generation,
         "table-question-answering": _table,
     }[asked.task](asked)
+
+
+def test_the_description_is_true(asked: Asked, tmp_path: Path) -> None:
+    """Whatever a fuzzer makes of the task's description is answered as described."""
+    fuzz(asked.server, tmp_path, "--phases", "examples,coverage", "--include-path", "/")
 
 
 def _text_classification(asked: Asked) -> None:
