@@ -88,6 +88,7 @@ def root(context: HttpContext, request: Request) -> Response:
             "name": NAME,
             "version": context.version,
             "task": context.task.name,
+            "media": context.task.media,
             "model": context.settings.model_name,
             "example": context.example,
             "parameters": dict(context.task.example_parameters),

@@ -181,6 +181,7 @@ def _root(_served: Served) -> Operation:
         name=_STRING,
         version=_STRING,
         task=_STRING,
+        media={"type": "string", "description": "what the task takes: text, or bytes of a kind"},
         model=_STRING,
         example={"description": "an input that works; null until the model is ready"},
         parameters={"type": "object", "description": "what the example needs besides"},
