@@ -10,7 +10,6 @@ Laws
 
 from __future__ import annotations
 
-import asyncio
 import difflib
 import http.client
 import json
@@ -18,17 +17,12 @@ import os
 import socket
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from service import NAME, __version__
 
-if TYPE_CHECKING:  # loaded by the commands that need them
-    from service.settings import Settings
-    from service.worker.wire import Facts, FromWorker
-    from service.workers import Loss, Worker
-
-OK, NOT_READY, BAD_CONFIGURATION, CANNOT_LOAD, INTERRUPTED = 0, 1, 2, 3, 130
+OK, NOT_READY, BAD_CONFIGURATION, INTERRUPTED = 0, 1, 2, 130
 
 DEFAULT_URL = "http://127.0.0.1:8000"
 STATUS_TIMEOUT_S = 5.0
@@ -102,10 +96,8 @@ def serve(args: Sequence[str]) -> int:
 
 
 def check(args: Sequence[str]) -> int:
-    """Print the settings in force with their origins, and every warning."""
+    """Print the settings in force, what would be served with them, and every warning."""
     from service.settings import SettingsError, help_text, load
-    from service.settings.sources import value_text
-    from service.settings.together import loaded_warnings, warnings
 
     if _asks_help(args):
         print(help_text("check [--load]"), end="")
@@ -114,74 +106,9 @@ def check(args: Sequence[str]) -> int:
         loaded = load([word for word in args if word != "--load"], os.environ)
     except SettingsError as error:
         return _refuse(error.lines)
-    settings = loaded.settings
-    print("Settings in force:")
-    for name, value in {**settings.public(), "model": settings.model}.items():
-        shown = value_text(value) or "none"
-        print(f"  {name:20} {shown:24} {loaded.origins.get(name, 'default')}")
-    for line in warnings(settings):
-        print(f"Warning: {line}")
-    if "--load" not in args:
-        return OK
-    print(f"Loading the model, at most {settings.load_timeout_s} s ...", flush=True)
-    facts, code, reason = asyncio.run(_try_model(settings))
-    if facts is None:
-        print(f"{NAME}: {reason}", file=sys.stderr)
-        return code
-    print("The model works:")
-    for fact in facts.__struct_fields__:
-        print(f"  {fact:20} {_plain(getattr(facts, fact))}")
-    for line in loaded_warnings(settings, facts):
-        print(f"Warning: {line}")
-    return OK
+    from service.check.command import check as run
 
-
-class _FirstWord:
-    """Hears a worker until it says whether it can serve."""
-
-    def __init__(self) -> None:
-        self.said: asyncio.Future[FromWorker | Loss] = asyncio.get_running_loop().create_future()
-
-    def received(self, worker: Worker, frame: FromWorker) -> None:  # noqa: ARG002
-        """READY and FAILED end the wait; nothing else comes before them but samples."""
-        from service.worker.wire import Failed, Ready
-
-        if isinstance(frame, Ready | Failed) and not self.said.done():
-            self.said.set_result(frame)
-
-    def lost(self, worker: Worker, reason: Loss, *, evidence: bool) -> None:  # noqa: ARG002
-        """The process is gone before it said anything."""
-        if not self.said.done():
-            self.said.set_result(reason)
-
-
-async def _try_model(settings: Settings) -> tuple[Facts | None, int, str]:
-    """Start one real worker and wait for its first word: facts, or exit code and a sentence."""
-    from service.logs import configure, shutdown
-    from service.supervisor import worker_factory
-    from service.worker.wire import Failed, Ready
-    from service.workers import Loss
-
-    # what goes wrong in the worker is told on stderr; its ordinary life is no news here
-    configure(settings.model_copy(update={"log_level": "error"}), lambda _: None, fd=2)
-    hearing = _FirstWord()
-    worker = worker_factory(settings)(0, hearing)
-    worker.start()
-    try:
-        said = await hearing.said
-    finally:
-        await worker.stop()
-        shutdown()
-    match said:
-        case Ready(facts=facts):
-            return facts, OK, ""
-        case Failed(reason=reason, message=message):
-            # a device that is not there is a wrong setting, as for serve
-            return None, BAD_CONFIGURATION if reason == "no_device" else CANNOT_LOAD, message
-        case Loss.HUNG:
-            return None, CANNOT_LOAD, "the model was not ready in time: raise load_timeout_s"
-        case _:
-            return None, CANNOT_LOAD, f"the worker process ended while loading ({said})"
+    return run(loaded, try_model="--load" in args)
 
 
 # ---------------------------------------------------------------- status
@@ -282,7 +209,7 @@ def bench(args: Sequence[str]) -> int:
 
 COMMANDS: dict[str, tuple[Callable[[Sequence[str]], int], str]] = {
     "serve": (serve, "serve the model (the default)"),
-    "check": (check, "validate and print the settings in force; --load tries the model"),
+    "check": (check, "print the settings in force and what they serve; --load tries the model"),
     "status": (status, f"ask a running server, by default {DEFAULT_URL}; exit 0 ready, 1 not"),
     "bench": (bench, f"load a running server and report; '{NAME} bench --help' tells how"),
 }

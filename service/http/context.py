@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from service import NAME, __version__
 from service.core.errors import Stage
+from service.http.openapi import Reference
 from service.http.shed_log import ShedLog
 from service.metrics import OTHER, Metrics
 from service.settings import Settings
 from service.tasks import Task
+from service.tasks.base import Json
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -43,6 +45,7 @@ class HttpContext:
             ``/readyz`` says no, while predictions are served until the dispatcher drains.
         receiving_bytes: bytes of bodies held at present, over all connections.
         shed: which refusals by load have a line of their own in the log.
+        reference: the description of the API.
     """
 
     settings: Settings
@@ -55,14 +58,24 @@ class HttpContext:
     closing: bool = False
     receiving_bytes: int = 0
     shed: ShedLog = field(init=False)
+    reference: Reference = field(init=False)
 
     def __post_init__(self) -> None:
         self.shed = ShedLog(self.log, self.clock)
+        self.reference = Reference(self)
 
     @property
     def going_away(self) -> bool:
         """Whether clients should open their next connection to somebody else."""
         return self.closing or self.dispatcher.draining
+
+    @property
+    def example(self) -> Json:
+        """An input that works on this model; ``None`` until its mask token is known."""
+        facts, example = self.dispatcher.facts, self.task.example
+        if facts is None:
+            return None
+        return example.replace("{mask}", facts.mask_token) if isinstance(example, str) else example
 
 
 @dataclass(slots=True)

@@ -22,7 +22,6 @@ from service.http import site
 from service.http.context import HttpContext, call_of
 from service.http.keys import KeyFile
 from service.http.routes import Page, Place
-from service.tasks.base import Json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -83,27 +82,20 @@ def root(context: HttpContext, request: Request) -> Response:
     links = {"predict": "/", "livez": "/livez", "readyz": "/readyz", "startupz": "/startupz"}
     if not context.settings.metrics_bind:
         links |= {"metrics": "/metrics", "status": "/status"}
-    links["errors"] = "/errors/{code}"
+    links |= {"errors": "/errors/{code}", "openapi": "/openapi.json", "docs": "/docs"}
     return _json(
         {
             "name": NAME,
             "version": context.version,
             "task": context.task.name,
+            "media": context.task.media,
             "model": context.settings.model_name,
-            "example": _example(context),
+            "example": context.example,
             "parameters": dict(context.task.example_parameters),
             "links": links,
         },
         headers={"cache-control": "no-cache", "vary": "accept"},
     )
-
-
-def _example(context: HttpContext) -> Json:
-    """An input that works on this model; ``None`` until its mask token is known."""
-    facts, example = context.dispatcher.facts, context.task.example
-    if facts is None:
-        return None
-    return example.replace("{mask}", facts.mask_token) if isinstance(example, str) else example
 
 
 def _for_people(request: Request) -> bool:
@@ -113,6 +105,16 @@ def _for_people(request: Request) -> bool:
 def asset(_context: HttpContext, request: Request) -> Response:
     """A file of the status page."""
     return site.asset(request)
+
+
+def openapi(context: HttpContext, request: Request) -> Response:
+    """The API described, for programs."""
+    return site.answer(context.reference.document, request)
+
+
+def docs(context: HttpContext, request: Request) -> Response:
+    """The API described, for people."""
+    return site.answer(context.reference.page, request)
 
 
 def error(_context: HttpContext, request: Request) -> Response:
@@ -170,6 +172,8 @@ READING: dict[str, Place] = {
     "/": Place(root, also=("POST",)),
     "/site/{name}": Place(asset),
     "/errors/{code}": Place(error),
+    "/openapi.json": Place(openapi),
+    "/docs": Place(docs),
 }
 """What people read."""
 

@@ -74,7 +74,7 @@ RETRY_AFTER_BUCKETS_S = (1.0, 2.0, 3.0, 5.0, 7.5, 10.0, 15.0, 20.0, 30.0)
 OTHER = "other"
 
 ROUTES = (
-    *("/", "/site/{name}", "/errors/{code}", "/status"),
+    *("/", "/site/{name}", "/errors/{code}", "/status", "/openapi.json", "/docs"),
     *("/livez", "/readyz", "/startupz", "/metrics"),
     OTHER,
 )

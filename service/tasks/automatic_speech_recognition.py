@@ -14,6 +14,7 @@ from service.tasks.audio_classification import NEEDS
 from service.tasks.base import Json, Parameter, Reject, Task, Work
 from service.tasks.checks import at, choice, switch, table, text, whole
 from service.tasks.media import a_sound
+from service.tasks.schemas import Schema, list_of, one_of
 from service.tasks.tones import tone
 
 DEFAULT_NEW_TOKENS = 256
@@ -33,6 +34,9 @@ _STRIDE = (
     " (default: a sixth on each side)"
 )
 _TIMES = 'true, false, "word" or "char", by what the model can'
+
+
+_SIDE: Schema = {"type": "number", "minimum": 0, "maximum": MAX_CHUNK_S}
 
 
 def _chunk(value: Json, _facts: Mapping[str, int]) -> float:
@@ -82,9 +86,18 @@ TASK = Task(
     needs=NEEDS,
     parse=a_sound,
     parameters=table(
-        Parameter("chunk_length_s", "prepare", _CHUNK, _chunk),
-        Parameter("stride_length_s", "prepare", _STRIDE, _stride),
-        Parameter("return_timestamps", "forward", _TIMES, _times),
+        Parameter(
+            "chunk_length_s", "prepare", _CHUNK, _chunk,
+            schema=lambda _: {"type": "number", "minimum": MIN_CHUNK_S, "maximum": MAX_CHUNK_S},
+        ),
+        Parameter(
+            "stride_length_s", "prepare", _STRIDE, _stride,
+            schema=lambda _: one_of(_SIDE, list_of(_SIDE, 2, 2)),
+        ),
+        Parameter(
+            "return_timestamps", "forward", _TIMES, _times,
+            schema=lambda _: {"enum": [True, False, "word", "char"]},
+        ),
         switch("return_language", "forward", ", with a model that tells languages apart"),
         whole("max_new_tokens", "forward", 1, note=f" (default {DEFAULT_NEW_TOKENS})"),
         whole("num_beams", "forward", 1, MAX_BEAMS),
@@ -99,4 +112,4 @@ TASK = Task(
     unit="hundredths of a second",
     together=_together,
     work=lambda parameters: Work(steps=parameters.get("max_new_tokens", DEFAULT_NEW_TOKENS)),
-)
+)  # fmt: skip

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 
 from service.core.errors import FieldError, Refused, invalid, problem
 from service.tasks.media import MARK, MAX_PIXELS, Medium, packed, unpacked
+from service.tasks.schemas import ANY, BY_MEDIUM, BYTES, Schema
 
 Json = Any
 """A decoded JSON value."""
@@ -51,6 +52,7 @@ class Parameter:
             :class:`Reject`. ``null`` never reaches it: it means "as if absent".
         required: whether a request without it is refused.
         stock: the pipeline's own name for it, where that is another.
+        schema: of the values that ``check`` takes, from the same facts.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Parameter:
     check: Callable[[Json, Mapping[str, int]], Json]
     required: bool = False
     stock: str = ""
+    schema: Callable[[Mapping[str, int]], Schema] = lambda _: ANY
 
 
 class Work(NamedTuple):
@@ -151,6 +154,8 @@ class Task:
         own_head: whether only a model that was made for this task will do.
         needs_label: how one of the model's labels must begin.
         parse: checks one input and returns it as the pipeline takes it.
+        schema: of the inputs that ``parse`` takes; without one, what the medium suggests.
+        answer: schema of the answer to one input.
         is_one: whether ``inputs`` is one input; for tasks whose input is a list itself.
         together: whether parameters fit each other; returns the fault.
         fits: whether parameters fit the model; asked by the worker; returns the fault.
@@ -185,6 +190,8 @@ class Task:
     own_head: bool = False
     needs_label: str = ""
     parse: Callable[[Json, str], Json] = a_text
+    schema: Schema | None = None
+    answer: Schema = field(default_factory=lambda: ANY)
     is_one: Callable[[Json], bool] = is_no_list
     together: Callable[[Mapping[str, Json]], FieldError | None] = lambda _: None
     fits: Callable[[Mapping[str, Json], Model], FieldError | None] = lambda _, __: None
@@ -197,6 +204,13 @@ class Task:
     def pipeline(self) -> str:
         """The transformers task whose pipeline runs it."""
         return self.stock or self.name
+
+    @property
+    def input_schema(self) -> Schema:
+        """Schema of one input."""
+        if self.schema is not None:
+            return self.schema
+        return BY_MEDIUM.get(self.media, BYTES)
 
     @property
     def needs_parameters(self) -> bool:

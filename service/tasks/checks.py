@@ -3,6 +3,7 @@
 Laws
 - A check says what to send and never repeats what was sent.
 - A number is a number: ``true``, ``"5"`` and NaN are none.
+- Check and schema of a kind stand together and are made of the same values.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 
 from service.core.errors import FieldError
 from service.tasks.base import Json, Parameter, Reject, Role
+from service.tasks.schemas import SCORE, Schema, integer, list_of, one_of
+from service.tasks.schemas import text as text_schema
 
 MAX_WHOLE = 2**31 - 1
 """Bound of numbers that have no other: a library may keep them in 32 bits."""
@@ -33,7 +36,7 @@ def whole(name: str, role: Role, low: int, high: int = MAX_WHOLE, note: str = ""
             raise Reject(_send(describe))
         return value
 
-    return Parameter(name, role, describe, check)
+    return Parameter(name, role, describe, check, schema=lambda _: integer(low, high))
 
 
 def number(name: str, role: Role, low: float, high: float, note: str = "") -> Parameter:
@@ -47,7 +50,8 @@ def number(name: str, role: Role, low: float, high: float, note: str = "") -> Pa
             raise Reject(_send(describe))
         return float(value)
 
-    return Parameter(name, role, describe, check)
+    schema = {"type": "number", "exclusiveMinimum": low, "maximum": high}
+    return Parameter(name, role, describe, check, schema=lambda _: schema)
 
 
 def share(name: str, role: Role, note: str = "") -> Parameter:
@@ -59,7 +63,7 @@ def share(name: str, role: Role, note: str = "") -> Parameter:
             raise Reject(_send(describe))
         return float(value)
 
-    return Parameter(name, role, describe, check)
+    return Parameter(name, role, describe, check, schema=lambda _: SCORE)
 
 
 def switch(name: str, role: Role, note: str = "") -> Parameter:
@@ -71,7 +75,7 @@ def switch(name: str, role: Role, note: str = "") -> Parameter:
             raise Reject(_send(describe))
         return value
 
-    return Parameter(name, role, describe, check)
+    return Parameter(name, role, describe, check, schema=lambda _: {"type": "boolean"})
 
 
 def only(name: str, role: Role, describe: str, *, value: Json) -> Parameter:
@@ -82,7 +86,7 @@ def only(name: str, role: Role, describe: str, *, value: Json) -> Parameter:
             raise Reject(_send(describe))
         return given
 
-    return Parameter(name, role, describe, check)
+    return Parameter(name, role, describe, check, schema=lambda _: {"const": value})
 
 
 def choice(name: str, role: Role, words: Sequence[str], note: str = "") -> Parameter:
@@ -94,7 +98,7 @@ def choice(name: str, role: Role, words: Sequence[str], note: str = "") -> Param
             raise Reject(_send(describe))
         return value
 
-    return Parameter(name, role, describe, check)
+    return Parameter(name, role, describe, check, schema=lambda _: {"enum": [*words]})
 
 
 def texts(  # noqa: PLR0913 - a row of a table
@@ -121,12 +125,15 @@ def texts(  # noqa: PLR0913 - a row of a table
             found = split(value) if split else [value]
         if not isinstance(found, list) or not least <= len(found) <= most:
             raise Reject(_send(describe))
-        for text in found:
-            if not is_text(text, chars):
+        for one in found:
+            if not is_text(one, chars):
                 raise Reject(_send(describe))
         return list(found)
 
-    return Parameter(name, role, describe, check, required, stock)
+    # How long the parts of one text are, no schema says.
+    lone: Schema = {"type": "string", "pattern": r"[^\s,]"} if split else text_schema(chars)
+    schema = one_of(lone, list_of(text_schema(chars), least, most))
+    return Parameter(name, role, describe, check, required, stock, lambda _: schema)
 
 
 def text(name: str, role: Role, what: str, *, chars: int) -> Parameter:
@@ -138,7 +145,7 @@ def text(name: str, role: Role, what: str, *, chars: int) -> Parameter:
             raise Reject(_send(describe))
         return str(value)
 
-    return Parameter(name, role, describe, check)
+    return Parameter(name, role, describe, check, schema=lambda _: text_schema(chars))
 
 
 def is_text(value: Json, chars: int) -> bool:

@@ -16,6 +16,7 @@ from service.tasks.base import Json, Model, Parameter, Reject, Task
 from service.tasks.checks import at, choice, is_text, switch, table, whole
 from service.tasks.examples import HARBOUR, NIGHT
 from service.tasks.media import an_image
+from service.tasks.schemas import BYTES, Schema, integer, list_of, members, one_of, text
 
 MAX_WORDS = 4096
 MAX_WORD_CHARS = 200
@@ -82,6 +83,21 @@ def _fits(parameters: Mapping[str, Json], model: Model) -> FieldError | None:
     return None
 
 
+_NULL: Schema = {"type": "null"}
+
+# That left lies left of right no schema says.
+_BOX_SCHEMA = list_of(integer(0, PAGE), _CORNERS, _CORNERS)
+_BOXES_SCHEMA: Schema = list_of(
+    {
+        "type": "array",
+        "prefixItems": [text(MAX_WORD_CHARS), _BOX_SCHEMA],
+        "minItems": 2,
+        "maxItems": 2,
+    },
+    1,
+    MAX_WORDS,
+)
+
 _WORDS = [["Harbour", [100, 100, 300, 140]], ["of", [310, 100, 350, 140]],
           ["Hamburg", [360, 100, 600, 140]], ["110", [100, 200, 180, 240]],
           ["berths", [190, 200, 330, 240]]]  # fmt: skip
@@ -94,9 +110,16 @@ TASK = Task(
     needs={"PIL": "vision"},
     structured=True,
     parse=_parse,
+    schema=members(
+        optional=("image", "word_boxes"),
+        question=text(MAX_QUESTION_CHARS), image=one_of(BYTES, _NULL),
+        word_boxes=one_of(_BOXES_SCHEMA, _NULL),
+    ),
     inside=("word_boxes",),
     parameters=table(
-        Parameter("word_boxes", "prepare", _BOXES, _word_boxes),
+        Parameter(
+            "word_boxes", "prepare", _BOXES, _word_boxes, schema=lambda _: _BOXES_SCHEMA
+        ),
         choice("padding", "prepare", ("do_not_pad", "longest", "max_length")),
         whole("doc_stride", "prepare", 0, note=": tokens that two pieces of a document share"),
         whole("max_seq_len", "prepare", 16, note=": tokens of a piece, with the question"),
@@ -115,4 +138,4 @@ TASK = Task(
         ({"question": "a", "word_boxes": []}, "a document has words"),
     ),
     fits=_fits,
-)
+)  # fmt: skip

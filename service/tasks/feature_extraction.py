@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from service.tasks.base import Task
 from service.tasks.checks import switch, table
+from service.tasks.schemas import NUMBER, list_of
 
 TASK = Task(
     name="feature-extraction",
@@ -21,4 +22,5 @@ TASK = Task(
     # What a model adds on top of its vectors is not part of the answer.
     spare_weights=("pooler.",),
     wide_answers=True,
+    answer=list_of(list_of(list_of(NUMBER)), 1, 1),
 )

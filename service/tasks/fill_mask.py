@@ -9,6 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.tasks.base import Json, Parameter, Reject, Task
+from service.tasks.schemas import (
+    SCORE,
+    STRING,
+    Schema,
+    integer,
+    list_of,
+    members,
+    one_of,
+    text,
+)
 
 MAX_TOP_K = 2**31 - 1
 """Bound while the vocabulary is not known yet; none is larger."""
@@ -49,6 +59,16 @@ def _targets(value: Json, _facts: Mapping[str, int]) -> list[str]:
     return list(targets)
 
 
+def _top_k_schema(facts: Mapping[str, int]) -> Schema:
+    return integer(1, facts.get("vocab_size", 0) or MAX_TOP_K)
+
+
+_WORD = text(MAX_TARGET_CHARS)
+_TARGETS = one_of(_WORD, list_of(_WORD, 1, MAX_TARGETS))
+_BEST = list_of(
+    members(score=SCORE, token=integer(0, MAX_TOP_K), token_str=STRING, sequence=STRING)
+)
+
 FILL_MASK = TASK = Task(
     name="fill-mask",
     media="text",
@@ -56,12 +76,14 @@ FILL_MASK = TASK = Task(
     canary="The opposite of black is {mask}.",
     parameters={
         "top_k": Parameter(
-            "top_k", "post", "an integer from 1 to the size of the vocabulary (default 5)", _top_k
+            "top_k", "post", "an integer from 1 to the size of the vocabulary (default 5)", _top_k,
+            schema=_top_k_schema,
         ),
         "targets": Parameter(
             "targets", "post", f"a word or a list of up to {MAX_TARGETS} words to choose from",
-            _targets,
+            _targets, schema=lambda _: _TARGETS,
         ),
     },
+    answer=one_of(_BEST, list_of(_BEST)),
     bad_examples=(("There is no mask here.", "the text needs at least one mask token"),),
 )  # fmt: skip

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from service.core.errors import Refused, invalid
 from service.tasks.base import Json, Task, a_text
+from service.tasks.schemas import TEXT, one_of
 
 PREFIX = "generic:"
 MAX_DEPTH = 8
@@ -52,6 +53,7 @@ def generic(name: str) -> Task:
         stock=name,
         structured=True,
         parse=_parse,
+        schema=one_of(TEXT, {"type": "object", "minProperties": 1}),
         bad_examples=((5, "neither text nor object"), ({}, "an empty object")),
         unit="characters / 4",
     )

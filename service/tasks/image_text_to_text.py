@@ -14,6 +14,7 @@ from service.tasks.base import Json, Task, Work, a_text
 from service.tasks.checks import number, switch, table, texts, whole
 from service.tasks.examples import HARBOUR, NIGHT
 from service.tasks.media import an_image
+from service.tasks.schemas import BYTES, TEXT, list_of, members, one_of
 
 DEFAULT_NEW_TOKENS = 256
 """The stock pipeline's, where the model's own configuration names no other."""
@@ -97,6 +98,15 @@ def _asked(image: str, text: str) -> Json:
     return [{"role": "user", "content": content}]
 
 
+_PART_SCHEMA = one_of(
+    members(type={"const": "text"}, text=TEXT), members(type={"const": "image"}, image=BYTES)
+)
+_CHAT_SCHEMA = list_of(
+    members(role={"enum": [*_ROLES]}, content=one_of(TEXT, list_of(_PART_SCHEMA, 1, MAX_IMAGES))),
+    1,
+    MAX_MESSAGES,
+)
+
 TASK = Task(
     name="image-text-to-text",
     media="image",
@@ -107,6 +117,10 @@ TASK = Task(
     needs={"PIL": "vision"},
     structured=True,
     parse=_parse,
+    schema=one_of(
+        _CHAT_SCHEMA, members(text=TEXT, image=BYTES),
+        members(text=TEXT, images=list_of(BYTES, 1, MAX_IMAGES)),
+    ),
     is_one=lambda value: not isinstance(value, list) or _is_chat(value),
     generate=("do_sample", "temperature", "top_k", "top_p", "repetition_penalty"),
     parameters=table(

@@ -11,6 +11,7 @@ from service.tasks.base import Json, Task
 from service.tasks.checks import share, table
 from service.tasks.examples import HARBOUR, NIGHT
 from service.tasks.media import an_image
+from service.tasks.schemas import BYTES, list_of
 
 _PAIR = 2
 
@@ -30,6 +31,7 @@ TASK = Task(
     needs={"PIL": "vision"},
     structured=True,
     parse=_parse,
+    schema=list_of(BYTES, _PAIR, _PAIR),
     is_one=lambda value: not isinstance(value, list) or not all(isinstance(x, list) for x in value),
     parameters=table(share("threshold", "post", ": least score (default 0)")),
     bad_examples=(

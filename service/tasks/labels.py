@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from service.tasks.base import Json, Parameter, Reject
 from service.tasks.checks import is_text, texts
+from service.tasks.schemas import Schema
 
 MAX_LABELS = 100
 MAX_LABEL_CHARS = 200
@@ -23,6 +24,11 @@ def _template(value: Json, _facts: Mapping[str, int]) -> str:
     return str(value)
 
 
+_TEMPLATE_SCHEMA: Schema = {
+    "type": "string", "maxLength": MAX_TEMPLATE_CHARS, "pattern": r"^[^{}]*\{\}[^{}]*$",
+}  # fmt: skip
+
+
 def _by_commas(text: str) -> list[str]:
     return [label.strip() for label in text.split(",") if label.strip()]
 
@@ -37,4 +43,5 @@ def candidate_labels() -> Parameter:
 
 def template() -> Parameter:
     """The sentence."""
-    return Parameter("hypothesis_template", "prepare", _TEMPLATE, _template)
+    return Parameter("hypothesis_template", "prepare", _TEMPLATE, _template,
+                     schema=lambda _: _TEMPLATE_SCHEMA)  # fmt: skip

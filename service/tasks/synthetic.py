@@ -8,6 +8,7 @@ pipeline. The service models stand in ``worker/synthetic.py``.
 from __future__ import annotations
 
 from service.tasks.base import Task
+from service.tasks.schemas import COUNT, members
 
 SYNTHETIC = TASK = Task(
     name="synthetic",
@@ -15,4 +16,5 @@ SYNTHETIC = TASK = Task(
     example="one two three four five six seven eight",
     canary="one two three four",
     unit="words",
+    answer=members(tokens=COUNT, batch=COUNT),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 from service.core.errors import Refused, invalid
 from service.tasks.base import Json, Task
 from service.tasks.checks import choice, is_text, only, switch, table
+from service.tasks.schemas import COUNT, STRING, Schema, list_of, members, one_of, text
 
 MAX_COLUMNS = 32
 MAX_ROWS = 64
@@ -51,6 +52,16 @@ def _parse(value: Json, pointer: str) -> Json:
     return {"table": checked, "query": value["query"]}
 
 
+_CELLS = list_of(one_of({"const": ""}, text(MAX_CELL_CHARS)), 1, MAX_ROWS)
+_COLUMNS: Schema = {
+    "type": "object",
+    "minProperties": 1,
+    "maxProperties": MAX_COLUMNS,
+    "propertyNames": text(MAX_CELL_CHARS),
+    "additionalProperties": _CELLS,
+}
+_PLACES = list_of(list_of(COUNT, 2, 2))
+
 _EXAMPLE = {"Harbour": ["Hamburg", "Rotterdam", "Genoa"], "Berths": ["110", "180", "60"]}
 
 TASK = Task(
@@ -62,6 +73,14 @@ TASK = Task(
     needs={"pandas": "tables"},
     structured=True,
     parse=_parse,
+    schema=members(table=_COLUMNS, query=text(MAX_QUERY_CHARS)),
+    answer=members(
+        answer=STRING,
+        coordinates=_PLACES,
+        cells=list_of(STRING),
+        aggregator=STRING,
+        optional=("aggregator",),
+    ),
     parameters=table(
         switch("sequential", "forward", ": whether questions build on each other"),
         choice("padding", "prepare", ("do_not_pad", "longest", "max_length")),

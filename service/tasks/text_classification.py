@@ -12,6 +12,7 @@ from service.core.errors import Refused, invalid
 from service.tasks.base import Json, Task, a_text
 from service.tasks.checks import choice, switch, table, whole
 from service.tasks.media import MARK
+from service.tasks.schemas import NUMBER, STRING, TEXT, list_of, members, one_of
 
 _PAIR = frozenset({"text", "text_pair"})
 
@@ -37,6 +38,9 @@ def _hub(answer: bytes, _text: str, parameters: Mapping[str, Json]) -> bytes:
     return b"[%b]" % answer if "top_k" in parameters else b"[[%b]]" % answer
 
 
+# With function_to_apply none a score is any number.
+_LABEL = members(label=STRING, score=NUMBER)
+
 TASK = Task(
     name="text-classification",
     aliases=("sentiment-analysis",),
@@ -45,6 +49,8 @@ TASK = Task(
     canary="It rained all day.",
     structured=True,
     parse=_parse,
+    schema=one_of(TEXT, members(text=TEXT, text_pair=TEXT)),
+    answer=one_of(_LABEL, list_of(_LABEL), list_of(list_of(_LABEL))),
     parameters=table(
         whole("top_k", "post", 1, note=": how many labels, the best first"),
         choice("function_to_apply", "post", ("softmax", "sigmoid", "none")),

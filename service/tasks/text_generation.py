@@ -11,7 +11,8 @@ from collections.abc import Mapping
 
 from service.core.errors import FieldError, Refused, invalid
 from service.tasks.base import Json, Parameter, Reject, Task, Work, a_text
-from service.tasks.checks import at, number, only, switch, table, texts, whole
+from service.tasks.checks import MAX_WHOLE, at, number, only, switch, table, texts, whole
+from service.tasks.schemas import STRING, TEXT, Schema, integer, list_of, members, one_of
 
 DEFAULT_NEW_TOKENS = 256
 """The stock pipeline's, where the model's own configuration names no other."""
@@ -54,6 +55,14 @@ def _max_new_tokens(value: Json, facts: Mapping[str, int]) -> int:
     return value
 
 
+def _new_tokens_schema(facts: Mapping[str, int]) -> Schema:
+    most = facts.get("max_tokens", 0)
+    return integer(1, most - 1 if most else MAX_WHOLE)
+
+
+_CHAT = list_of(members(role={"enum": [*_ROLES]}, content=TEXT), 1, MAX_MESSAGES)
+
+
 def _together(parameters: Mapping[str, Json]) -> FieldError | None:
     if "stop" in parameters and "stop_sequence" in parameters:
         return at("stop", "send it or stop_sequence, not both")
@@ -79,11 +88,14 @@ TASK = Task(
     structured=True,
     own_head=True,
     parse=_parse,
+    schema=one_of(TEXT, _CHAT),
+    answer=list_of(members(generated_text=one_of(STRING, list_of({"type": "object"})))),
     is_one=lambda value: not isinstance(value, list) or _is_chat(value),
     parameters=table(
         Parameter(
             "max_new_tokens", "forward",
             f"an integer of at least 1 (default {DEFAULT_NEW_TOKENS})", _max_new_tokens,
+            schema=_new_tokens_schema,
         ),
         whole("min_new_tokens", "forward", 0),
         switch("do_sample", "forward", " (default true)"),

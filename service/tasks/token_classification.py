@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from service.core.errors import FieldError
 from service.tasks.base import Json, Model, Task
 from service.tasks.checks import at, choice, table, texts, whole
+from service.tasks.schemas import COUNT, SCORE, STRING, list_of, members, one_of
 
 _STRATEGIES = ("none", "simple", "first", "average", "max")
 _OF_WORDS = frozenset({"first", "average", "max"})
@@ -41,6 +42,10 @@ def _fits(parameters: Mapping[str, Json], model: Model) -> FieldError | None:
     return None
 
 
+_PLACE = one_of(COUNT, {"type": "null"})
+_TOKEN = members(entity=STRING, score=SCORE, index=COUNT, word=STRING, start=_PLACE, end=_PLACE)
+_GROUP = members(entity_group=STRING, score=SCORE, word=STRING, start=_PLACE, end=_PLACE)
+
 TASK = Task(
     name="token-classification",
     aliases=("ner",),
@@ -56,4 +61,5 @@ TASK = Task(
     cutting=("stride",),
     together=_together,
     fits=_fits,
+    answer=list_of(one_of(_TOKEN, _GROUP)),
 )

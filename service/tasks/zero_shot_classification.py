@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from service.tasks.base import Json, Task, Work
 from service.tasks.checks import switch, table
 from service.tasks.labels import candidate_labels, template
+from service.tasks.schemas import SCORE, STRING, list_of, members, one_of
 
 
 def _hub(answer: bytes, _text: str, _parameters: Mapping[str, Json]) -> bytes:
@@ -36,4 +37,8 @@ TASK = Task(
     work=lambda parameters: Work(times=max(1, len(parameters.get("candidate_labels", ())))),
     needs_label="entail",
     hub=_hub,
-)
+    answer=one_of(
+        members(sequence=STRING, labels=list_of(STRING), scores=list_of(SCORE)),
+        list_of(members(label=STRING, score=SCORE)),
+    ),
+)  # fmt: skip

@@ -41,11 +41,13 @@ class Visit:
     Attributes:
         page: the page.
         requests: every address that it asked for, in order.
+        sent: the same as what they were.
         faults: what the browser complained of, but for answers that are errors.
     """
 
     page: Page
     requests: list[str] = field(default_factory=list)
+    sent: list[Request] = field(default_factory=list)
     faults: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -56,6 +58,7 @@ class Visit:
 
     def _request(self, request: Request) -> None:
         self.requests.append(request.url)
+        self.sent.append(request)
 
     def _console(self, message: ConsoleMessage) -> None:
         if message.type in {"error", "warning"} and not message.text.startswith(ANSWERED):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,9 +12,12 @@ from typing import Any
 import pytest
 from huggingface_hub import InferenceClient
 from huggingface_hub.errors import HfHubHTTPError
+from playwright.sync_api import Browser
 
 from service.tasks import TASKS
+from tests.e2e.browser import chromium, visit
 from tests.e2e.conftest import PATIENT
+from tests.e2e.fuzzer import fuzz
 from tests.e2e.server import LONG_S, Server, clean_environment
 from tests.tools import ROOT
 
@@ -72,6 +76,34 @@ def test_the_client_gets_what_the_server_says(asked: Asked) -> None:
         "text-generation": _text_generation,
         "table-question-answering": _table,
     }[asked.task](asked)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """One browser for all tasks."""
+    with chromium() as found:
+        yield found
+
+
+def test_the_page_can_ask(asked: Asked, browser: Browser) -> None:
+    """The example stands on the page as the task takes it, with what it needs, and is answered."""
+    entry = TASKS[asked.task]
+    with visit(browser, asked.server.url) as seen:
+        seen.until("() => document.getElementById('text').value !== ''")
+        shown = seen.page.input_value("#text")
+        assert (shown if isinstance(entry.example, str) else json.loads(shown)) == entry.example
+        given = seen.page.input_value("#parameters")
+        assert json.loads(given or "{}") == dict(entry.example_parameters)
+        seen.page.click("#send")
+        seen.says("say", "Answered after")
+        seen.page.click("#many")
+        seen.says("answer", "answers")
+        assert seen.faults == []
+
+
+def test_the_description_is_true(asked: Asked, tmp_path: Path) -> None:
+    """Whatever a fuzzer makes of the task's description is answered as described."""
+    fuzz(asked.server, tmp_path, "--phases", "examples,coverage", "--include-path", "/")
 
 
 def _text_classification(asked: Asked) -> None:

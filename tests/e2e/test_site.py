@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped]
-from playwright.sync_api import Browser, Route
+from playwright.sync_api import Browser, Request, Route
 
 from service.worker.rehearsal import FaultName
 from tests.e2e.browser import Visit, chromium, visit
@@ -68,6 +68,14 @@ def seen(browser: Browser, server: Server) -> Iterator[Visit]:
     server.healthy()
 
 
+def accessible(seen: Visit) -> bool:
+    """Whether the page has no violation of WCAG 2.2 A and AA; raises with the report if it has."""
+    tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
+    found = Axe().run(seen.page, options={"runOnly": {"type": "tag", "values": tags}})
+    assert found.response["violations"] == [], found.generate_report()
+    return len(found.response["passes"]) > 15  # it has looked
+
+
 def test_first_look(seen: Visit, server: Server) -> None:
     """Without a click the page says what is served and how it goes, in figures and in words."""
     seen.says("reason", "ready for traffic")
@@ -115,6 +123,66 @@ def test_try_the_model(browser: Browser, model_server: Server) -> None:
         seen.page.click("#many")
         seen.says("answer", "50 answers, the first of them")
         assert seen.faults == []
+
+
+def test_parameters(browser: Browser, model_server: Server) -> None:
+    """Parameters go with the input; what is no JSON is said at the field, and not sent."""
+    with visit(browser, model_server.url) as seen:
+        seen.until("() => document.getElementById('text').value.includes('[MASK]')")
+        assert seen.page.input_value("#parameters") == ""
+        seen.page.fill("#parameters", '{"top_k": 2}')
+        seen.page.get_by_text("The same with curl").click()
+        seen.says("curl", "application/json", '"parameters":{"top_k":2}')
+        seen.page.click("#send")
+        seen.until("() => document.querySelectorAll('#answer .scores li').length === 2")
+        seen.page.fill("#parameters", "{")
+        with seen.page.expect_event("requestfinished", lambda request: "status" in request.url):
+            seen.page.click("#send")
+        said = "document.getElementById('parameters').validationMessage"
+        assert "no valid JSON" in seen.page.evaluate(said)
+        posts = [one for one in seen.sent if one.method == "POST"]
+        assert [(one.post_data_json or {})["parameters"] for one in posts] == [{"top_k": 2}]
+        seen.page.fill("#parameters", '{"top_k": 0}')
+        seen.page.click("#send")
+        seen.says("answer", "422", "/parameters/top_k")
+
+
+@pytest.mark.parametrize("parameters", ["", '{"top_k": 1}'])
+def test_a_file(seen: Visit, parameters: str) -> None:
+    """Where a task takes bytes a file can be chosen; it goes as it is, with parameters as JSON."""
+    assert not seen.page.locator("#file").is_visible()
+    asked: list[Request] = []
+    about = {
+        "name": "seawall", "version": "1", "task": "seeing", "media": "image", "model": "m",
+        "example": "data:image/png;base64,AAAA", "parameters": {}, "links": {},
+    }  # fmt: skip
+
+    def in_its_place(route: Route) -> None:
+        if route.request.method == "POST":
+            asked.append(route.request)
+            route.fulfill(json={"seen": "a wall"})
+        elif "html" in (route.request.headers["accept"]):
+            route.continue_()
+        else:
+            route.fulfill(json=about)
+
+    seen.page.route("**/", in_its_place)
+    seen.page.reload()
+    seen.until("() => document.getElementById('text').value.startsWith('data:')")
+    seen.page.set_input_files("#file", {"name": "a.png", "mimeType": "image/png", "buffer": b"PNG"})
+    seen.page.fill("#parameters", parameters)
+    seen.page.click("#send")
+    seen.says("answer", "a wall")
+    [one] = asked
+    if parameters:
+        assert one.post_data_json == {
+            "inputs": "data:image/png;base64,UE5H", "parameters": {"top_k": 1},
+        }  # fmt: skip
+    else:
+        assert (one.post_data_buffer, one.headers["content-type"]) == (b"PNG", "image/png")
+        seen.page.get_by_text("The same with curl").click()
+        seen.says("curl", "--data-binary '@a.png'", "Content-Type: image/png")
+    assert seen.page.get_attribute("#file", "accept") == "image/*"
 
 
 def test_many_at_once(seen: Visit, server: Server, folder: Path) -> None:
@@ -350,14 +418,36 @@ def test_everybody_can_use_it(browser: Browser, server: Server, scheme: Any, wid
             summary.click()
         assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
         assert seen.page.evaluate(STICKING_OUT) == []
-        tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]
-        found = Axe().run(seen.page, options={"runOnly": {"type": "tag", "values": tags}})
-        assert found.response["violations"] == [], found.generate_report()
-        assert len(found.response["passes"]) > 20  # it has looked
+        assert accessible(seen)
         moving = seen.page.evaluate(
             "getComputedStyle(document.querySelector('#depth i')).transition"
         )
         assert re.match(r"none\b|.* 0s", moving)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_everybody_can_read_the_api(
+    browser: Browser, server: Server, scheme: Any, width: int
+) -> None:
+    """The page of the API needs no script, no other host, and has no violation of WCAG either."""
+    how = {"color_scheme": scheme, "viewport": {"width": width, "height": 740}}
+    with visit(browser, server.url, java_script_enabled=False, **how) as plain:
+        plain.page.goto(f"{server.url}/docs")
+        assert "POST /" in plain.page.inner_text("main")
+        assert plain.faults == []
+    with visit(browser, server.url, **how) as seen:
+        seen.says("state", "ready")
+        with seen.page.expect_navigation():
+            seen.page.get_by_role("link", name="API", exact=True).click()
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        for summary in seen.page.locator("summary").all():
+            summary.click()
+        assert seen.page.evaluate("document.documentElement.scrollWidth") <= width
+        assert seen.page.evaluate(STICKING_OUT) == []
+        assert accessible(seen)
+        assert seen.faults == []
+        assert seen.hosts == {f"127.0.0.1:{server.port}"}
 
 
 def test_the_real_limits_are_named(seen: Visit, server: Server) -> None:

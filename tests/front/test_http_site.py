@@ -208,7 +208,7 @@ def test_every_reference_leads_to_a_file() -> None:
     named = set(re.findall(r'(?:src|href)="([^"]+)"', PAGE))
     assert not [one for one in named if one.startswith(("/", "http", "data:"))]
     files = {one.removeprefix("site/") for one in named if one.startswith("site/")}
-    assert named - {f"site/{name}" for name in files} == {"status"}
+    assert named - {f"site/{name}" for name in files} == {"status", "docs"}
     for text in (text for name, text in TEXTS.items() if name.endswith(".js")):
         files |= set(re.findall(r'from "\./([\w.]+)"', text))
     assert files == set(ASSETS)

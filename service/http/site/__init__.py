@@ -57,14 +57,18 @@ class Asset:
     etag: str
 
 
+def tag_of(body: bytes) -> str:
+    """The tag by which a browser knows that a file has not changed."""
+    return f'"{hashlib.sha256(body).hexdigest()[:32]}"'
+
+
 def _read() -> dict[str, Asset]:
     found: dict[str, Asset] = {}
     for file in files(__package__).iterdir():
         media_type = TYPES.get(file.name.rpartition(".")[2])
         if media_type is not None:
             body = file.read_bytes()
-            etag = f'"{hashlib.sha256(body).hexdigest()[:32]}"'
-            found[file.name] = Asset(body, media_type, etag)
+            found[file.name] = Asset(body, media_type, tag_of(body))
     return found
 
 
@@ -76,7 +80,7 @@ _PAGE = ASSETS[PAGE]
 
 def page(request: Request) -> Response:
     """The page itself; the same address answers programs with something else."""
-    return _answer(_PAGE, request, vary="accept")
+    return answer(_PAGE, request, vary="accept")
 
 
 def asset(request: Request) -> Response:
@@ -88,10 +92,11 @@ def asset(request: Request) -> Response:
     found = ASSETS.get(request.path_params["name"])
     if found is None or found is _PAGE:
         raise Refused(problem("not_found"))
-    return _answer(found, request)
+    return answer(found, request)
 
 
-def _answer(asset: Asset, request: Request, **extra: str) -> Response:
+def answer(asset: Asset, request: Request, **extra: str) -> Response:
+    """A file, or 304 for whoever has it; ``extra`` are more headers."""
     headers = {**HEADERS, "etag": asset.etag, **extra}
     if _has(request.headers.get("if-none-match", ""), asset.etag):
         return Response(status_code=_NOT_MODIFIED, headers=headers)

@@ -4,16 +4,17 @@ import { codeLink, duration, make } from "./dom.js";
 
 const SHED = ["queue_full", "overloaded", "draining"];
 
-// One request. Without a code of the server's there was no answer, or none of the server's own.
-export async function post(inputs, headers) {
+// One request: inputs and parameters as JSON, or the bytes of a file. Without a code of the
+// server's there was no answer, or none of the server's own.
+export async function post({ inputs, parameters, file, many }, headers) {
   const began = performance.now();
   const seconds = () => (performance.now() - began) / 1000;
   let status = 0;
   try {
     const answer = await fetch("./", {
       method: "POST",
-      headers: { "content-type": "application/json", ...headers },
-      body: JSON.stringify({ inputs }),
+      headers: { "content-type": file ? kindOf(file) : "application/json", ...headers },
+      body: file ?? JSON.stringify({ inputs, parameters }),
       cache: "no-store",
     });
     status = answer.status;
@@ -21,7 +22,7 @@ export async function post(inputs, headers) {
     return {
       status,
       ok: answer.ok,
-      many: Array.isArray(inputs),
+      many,
       code: answer.ok ? "ok" : body.code,
       body,
       seconds: seconds(),
@@ -32,6 +33,8 @@ export async function post(inputs, headers) {
     return { status, ok: false, code: null, seconds: seconds() };
   }
 }
+
+export const kindOf = (file) => file.type || "application/octet-stream";
 
 export const isRefusal = (result) => SHED.includes(result.code);
 

@@ -1,9 +1,12 @@
 // Try the model: one input, many as a list, or more than the server can do.
 //
+// An input is a text, or JSON where the task's example is more than a text, or a file where the
+// task takes bytes.
+//
 // A browser opens six connections to one server and lets everything else wait unsent. So a crowd
 // comes as lists, on five connections; the sixth is left for the figures and for the person.
 
-import { inWords, isRefusal, post, showResult } from "./answers.js";
+import { inWords, isRefusal, kindOf, post, showResult } from "./answers.js";
 import { byId, codeLink, duration, make, setText } from "./dom.js";
 
 const MANY = 50;
@@ -19,10 +22,12 @@ export class Playground {
   #keyring;
   #watch;
   #say;
-  #most = { items: MANY, chars: Infinity, deadlineMs: PATIENCE_MS };
+  #most = { items: MANY, chars: Infinity, bytes: Infinity, deadlineMs: PATIENCE_MS };
   #allowance = FIRST_LIST; // inputs of one list of the crowd
   #fits = MANY; // shorter while the server says that a list would take too long
   #overload = null;
+  #json = false; // whether the input is written as JSON
+  #file = null; // and its bytes as a data: URL, for lists
 
   constructor(keyring, watch, say) {
     this.#keyring = keyring;
@@ -30,9 +35,12 @@ export class Playground {
     this.#say = say;
     byId("ask").addEventListener("submit", (event) => {
       event.preventDefault();
-      void this.#ask(this.#text);
+      void this.#ask(this.#one());
     });
-    byId("text").addEventListener("input", () => this.#describe());
+    for (const name of ["text", "parameters"]) {
+      byId(name).addEventListener("input", () => this.#describe());
+    }
+    byId("file").addEventListener("change", () => void this.#choose(byId("file").files[0]));
     byId("many").addEventListener("click", () => void this.#sendMany());
     byId("alone").addEventListener("change", () => this.#allow());
     byId("overload").addEventListener("click", () => this.#toggleOverload());
@@ -41,16 +49,13 @@ export class Playground {
 
   // What the server tells of itself.
   learn({ about, status, pace }) {
-    const text = byId("text");
-    if (about?.example && !text.value && !text.dataset.filled) {
-      text.value = about.example;
-      text.dataset.filled = "yes";
-    }
+    if (about?.example && !byId("text").dataset.filled) this.#fill(about);
     if (status) {
       byId("fault-row").hidden = !status.rehearsal;
       this.#most = {
         items: Math.min(MANY, status.settings.max_items, status.queue.limit),
         chars: status.limits?.chars_per_request ?? Infinity,
+        bytes: status.settings.max_body_bytes,
         deadlineMs: Math.min(PATIENCE_MS, status.settings.max_deadline_ms),
       };
       const ready = status.workers.filter(({ state }) => state === "ready").length;
@@ -61,18 +66,55 @@ export class Playground {
     this.#describe();
   }
 
-  get #text() {
-    return byId("text").value;
+  // The example, once; whatever somebody has written stays.
+  #fill({ example, media, parameters }) {
+    const text = byId("text");
+    text.dataset.filled = "yes";
+    this.#json = typeof example !== "string";
+    setText(byId("text-name"), this.#json ? "Input, as JSON" : media === "text" ? "Text" : "Data");
+    text.value ||= this.#json ? JSON.stringify(example, null, 1) : example;
+    if (Object.keys(parameters).length) {
+      byId("parameters").value ||= JSON.stringify(parameters);
+    }
+    byId("file-row").hidden = media === "text";
+    byId("file").accept = `${media}/*`;
+  }
+
+  async #choose(file) {
+    this.#file = file ? { file, url: await asUrl(file) } : null;
+    byId("text").required = !file;
+    byId("text").setCustomValidity("");
+    this.#describe();
+  }
+
+  get #input() {
+    if (this.#file) return this.#file.url;
+    return this.#json ? parsed(byId("text")) : byId("text").value;
+  }
+
+  get #parameters() {
+    const field = byId("parameters");
+    field.setCustomValidity("");
+    return field.value.trim() ? parsed(field) : undefined;
   }
 
   // The longest list that may be sent.
   get #many() {
-    const byChars = Math.floor(this.#most.chars / Math.max(1, this.#text.length));
+    const input = this.#input ?? "";
+    const length = (this.#json ? JSON.stringify(input) : input).length;
+    const most = this.#file ? this.#most.bytes : this.#most.chars;
+    const byChars = Math.floor(most / Math.max(1, length));
     return Math.max(1, Math.min(this.#most.items, byChars));
   }
 
+  #one() {
+    const parameters = this.#parameters;
+    const file = parameters ? undefined : this.#file?.file; // a bare file has no parameters
+    return { inputs: this.#input, parameters, file, many: false };
+  }
+
   #list(size) {
-    return Array(size).fill(this.#text);
+    return { inputs: Array(size).fill(this.#input), parameters: this.#parameters, many: true };
   }
 
   get #headers() {
@@ -82,15 +124,20 @@ export class Playground {
 
   #describe() {
     setText(byId("many"), `Send ${this.#many} at once`);
-    const quoted = `'${this.#text.replaceAll("'", "'\\''")}'`;
-    const data = this.#text.startsWith("@") ? "--data-raw" : "-d";
+    const { inputs, parameters, file } = this.#one();
+    const asText = !this.#json && !parameters;
+    const body = asText ? inputs : JSON.stringify({ inputs, parameters });
+    const kind = file ? kindOf(file) : asText ? "" : "application/json";
+    const how = body.startsWith("@") ? "--data-raw" : "-d";
+    const data = file ? `--data-binary ${quoted(`@${file.name}`)}` : `${how} ${quoted(body)}`;
+    const type = kind && ` -H "Content-Type: ${kind}"`;
     const key = this.#keyring.set ? ' -H "Authorization: Bearer $KEY"' : "";
     const address = new URL("./", location.href).href;
-    setText(byId("curl"), `curl -X POST${key} ${data} ${quoted} ${address}`);
+    setText(byId("curl"), `curl -X POST${key}${type} ${data} ${address}`);
   }
 
-  async #ask(inputs, more) {
-    const result = await post(inputs, { ...this.#headers, ...more });
+  async #ask(asked, more) {
+    const result = await post(asked, { ...this.#headers, ...more });
     showResult(byId("answer"), result);
     this.#say(inWords(result));
     this.#watch.now();
@@ -193,6 +240,28 @@ class Tally {
     if (this.#box.contains(document.activeElement)) return; // somebody is on a link in it
     this.#box.replaceChildren(...parts);
   }
+}
+
+const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
+
+// What a field holds as JSON; one that cannot be read says so, and nothing is sent.
+function parsed(field) {
+  field.setCustomValidity("");
+  try {
+    return JSON.parse(field.value);
+  } catch {
+    field.setCustomValidity("This is no valid JSON.");
+    return null;
+  }
+}
+
+function asUrl(file) {
+  return new Promise((resolve, reject) => {
+    const reader = new FileReader();
+    reader.addEventListener("load", () => resolve(reader.result));
+    reader.addEventListener("error", reject);
+    reader.readAsDataURL(file);
+  });
 }
 
 function median(values) {

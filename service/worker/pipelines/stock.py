@@ -23,7 +23,7 @@ import torch
 from transformers.pipelines.base import pad_collate_fn
 
 from service.tasks import Task
-from service.worker.interface import Foreign, Mismatch, PreparedInput
+from service.worker.interface import Answer, Foreign, Mismatch, PreparedInput
 from service.worker.pipelines.owned import Owned
 from service.worker.pipelines.sharing import share_cores
 from service.worker.pipelines.warmup import (
