@@ -64,6 +64,11 @@ class HttpContext:
         """Whether clients should open their next connection to somebody else."""
         return self.closing or self.dispatcher.draining
 
+    @property
+    def serves_embeddings(self) -> bool:
+        """Whether the task can make one vector of a text."""
+        return "pooling" in self.task.parameters
+
 
 @dataclass(slots=True)
 class Call:

@@ -12,7 +12,8 @@ Laws
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -68,12 +69,12 @@ def load_task(load: Load, folder: Path, task: Task) -> StockPipeline:
     pipe = pipeline(
         task.pipeline, model=loaded.model, tokenizer=loaded.tokenizer, device=loaded.device
     )
-    made = _kind(task)(load, task, pipe)
+    made = _kind(task, folder)(load, task, pipe)
     made.warm_up()
     return made
 
 
-def _kind(task: Task) -> type[StockPipeline]:
+def _kind(task: Task, folder: Path) -> Callable[[Load, Task, Foreign], StockPipeline]:
     if task.way == "generating":
         from service.worker.pipelines.generating import Generating
 
@@ -82,6 +83,10 @@ def _kind(task: Task) -> type[StockPipeline]:
         from service.worker.pipelines.whole import Whole
 
         return Whole
+    if "pooling" in task.parameters:
+        from service.worker.pipelines.embedding import Embedding
+
+        return partial(Embedding, folder=folder)
     return Tasked
 
 
@@ -151,7 +156,7 @@ class Tasked(StockPipeline):
         batch: list[Pieces] = [item.payload for item in items]
         with torch.inference_mode():
             return [
-                self._answer(pieces, outputs)
+                self.answer(pieces, outputs)
                 for pieces, outputs in zip(batch, self.forward(batch), strict=True)
             ]
 
@@ -201,7 +206,8 @@ class Tasked(StockPipeline):
                 found[name] = None
         return ModelOutput(found) if isinstance(outputs, ModelOutput) else found
 
-    def _answer(self, pieces: Pieces, outputs: list[Foreign]) -> Foreign:
+    def answer(self, pieces: Pieces, outputs: list[Foreign]) -> Foreign:
+        """Postprocess an item's outputs, row by row."""
         _, _, given = self.pipe._sanitize_parameters(**pieces.call)  # noqa: SLF001
         given = {**self.pipe._postprocess_params, **given}  # noqa: SLF001
         return self.pipe.postprocess(outputs if self._chunked else outputs[0], **given)
