@@ -4,6 +4,8 @@ Laws
 - Without ``pooling`` the answer is the stock pipeline's, token by token.
 - ``model`` does what the folder says in the files of sentence-transformers: the poolings that it
   names, then the length 1 where it says so. A folder that says nothing gets the mean, of length 1.
+- What is longer than the folder's ``max_seq_length`` is refused under ``model``, as anything else
+  that is too long: sentence-transformers would cut it without a word.
 - A step that stands in the folder and is not known here is refused: leaving it out would give
   vectors that look right and fit nobody else's.
 """
@@ -49,11 +51,13 @@ class Pooling:
         modes: each gives a vector; they are joined.
         normalize: whether the result has the length 1.
         known: whether every step of the folder is one that is known here.
+        most_tokens: of a text, 0 where the folder names no limit beside the model's.
     """
 
     modes: tuple[str, ...] = ("mean",)
     normalize: bool = True
     known: bool = True
+    most_tokens: int = 0
 
 
 def pooling_of(folder: Path) -> Pooling:
@@ -71,7 +75,15 @@ def pooling_of(folder: Path) -> Pooling:
     if kinds[:2] != ["Transformer", "Pooling"] or kinds[2:] not in ([], ["Normalize"]):
         return Pooling(known=False)
     modes = _modes(_read(folder / str(steps[1].get("path", "")) / "config.json"))
-    return Pooling(modes, normalize=len(kinds) > 2, known=bool(modes))  # noqa: PLR2004
+    normalize = "Normalize" in kinds
+    return Pooling(modes, normalize, known=bool(modes), most_tokens=_most_tokens(folder))
+
+
+def _most_tokens(folder: Path) -> int:
+    path = folder / "sentence_bert_config.json"
+    config = _read(path) if path.is_file() else {}
+    most = config.get("max_seq_length") if isinstance(config, dict) else None
+    return most if type(most) is int and most > 0 else 0
 
 
 def _modes(config: Foreign) -> tuple[str, ...]:
@@ -154,14 +166,26 @@ class Embedding(Tasked):
         Raises:
             Unsuitable: as stock, or the model's own pooling is not served.
         """
-        stock = {name: value for name, value in parameters.items() if name not in _OURS}
-        item = super().prepare(inputs, media, stock)
         pooling = self._asked(parameters)
+        item = super().prepare(inputs, media, parameters)
         if pooling is None:
             return item
         pieces: Pieces = item.payload
         rows = (replace(pieces.rows[0], post={"pooling": pooling}), *pieces.rows[1:])
         return replace(item, payload=replace(pieces, rows=rows))
+
+    def most_tokens(self, parameters: Mapping[str, Any]) -> int:
+        """The model's own vectors are those of texts as long as it was made for."""
+        most = super().most_tokens(parameters)
+        if parameters.get("pooling") == AS_THE_MODEL and self._model.most_tokens:
+            return min(most, self._model.most_tokens)
+        return most
+
+    def stock_call(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Without what only this class knows."""
+        return super().stock_call(
+            {name: value for name, value in parameters.items() if name not in _OURS}
+        )
 
     def _asked(self, parameters: Mapping[str, Any]) -> Pooling | None:
         name = parameters.get("pooling", NO_POOLING)
