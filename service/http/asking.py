@@ -63,7 +63,8 @@ def inputs_of(body: Body, context: HttpContext) -> tuple[tuple[str, ...], bool]:
         Refused: ``invalid_input``, ``payload_too_large``.
     """
     task = context.task
-    if task.is_one(body.inputs):
+    is_list = not task.is_one(body.inputs) if body.is_list is None else body.is_list
+    if not is_list:
         inputs: tuple[str, ...] = (task.parse_input(body.inputs, "/inputs"),)
     else:
         _check_length(len(body.inputs), context)
@@ -76,7 +77,7 @@ def inputs_of(body: Body, context: HttpContext) -> tuple[tuple[str, ...], bool]:
         if sum(map(len, inputs)) > most:
             detail = f"The inputs of this request may have at most {most} characters together."
             raise Refused(problem("payload_too_large", detail, limit=most))
-    return inputs, not task.is_one(body.inputs)
+    return inputs, is_list
 
 
 def parameters_of(value: Json, context: HttpContext) -> dict[str, Json]:
@@ -112,6 +113,7 @@ def ask_of(
     if body.flaw is not None:
         raise Refused(body.flaw)
     work = context.task.work(parameters)
+    deadlines = [named for named in (timeout_s, body.timeout_s) if named is not None]
     return Ask(
         request_id=call.request_id,
         inputs=inputs,
@@ -120,7 +122,7 @@ def ask_of(
         nbytes=nbytes,
         headers_at=call.started,
         body_at=body_at,
-        timeout_s=timeout_s,
+        timeout_s=min(deadlines, default=None),
         rehearse=rehearse,
         client=call.client,
         times=work.times,

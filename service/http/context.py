@@ -77,6 +77,11 @@ class HttpContext:
             return None
         return example.replace("{mask}", facts.mask_token) if isinstance(example, str) else example
 
+    @property
+    def serves_embeddings(self) -> bool:
+        """Whether the task can make one vector of a text."""
+        return "pooling" in self.task.parameters
+
 
 @dataclass(slots=True)
 class Call:

@@ -156,6 +156,7 @@ class Task:
         lone: the answer of a lone input, where the stock call gives it another shape than in a
             list.
         hub: the same as the Hugging Face hub's own API has it, for its client.
+        vector: whether parameters make each answer one flat list of numbers.
     """
 
     name: str
@@ -186,6 +187,7 @@ class Task:
     work: Callable[[Mapping[str, Json]], Work] = lambda _: Work()
     lone: Shape = as_it_is
     hub: Shape = as_it_is
+    vector: Callable[[Mapping[str, Json]], bool] = lambda _: False
 
     @property
     def pipeline(self) -> str:
