@@ -117,12 +117,15 @@ TRY_AGAIN = (_AGAIN,)
 """The headers of a probe that says no."""
 
 
-def responses(answers: Mapping[int, Answer], refusals: Iterable[str]) -> Described:
+def responses(
+    answers: Mapping[int, Answer], refusals: Iterable[str], problem: str = "Problem"
+) -> Described:
     """Everything that an operation may answer, by status.
 
     Args:
         answers: by status.
         refusals: error codes, besides those of :data:`ANYWHERE`.
+        problem: the name of the refusals' schema.
     """
     by_status: dict[int, list[ErrorKind]] = {HEAD_TOO_LARGE: [ERRORS["malformed_request"]]}
     for code in dict.fromkeys((*refusals, *ANYWHERE)):
@@ -130,7 +133,7 @@ def responses(answers: Mapping[int, Answer], refusals: Iterable[str]) -> Describ
         by_status.setdefault(kind.status, []).append(kind)
     found = {status: _answer(answer) for status, answer in answers.items()}
     for status, kinds in by_status.items():
-        refused = _refused(kinds)
+        refused = _refused(kinds, problem)
         if status in found:
             refused["description"] = f"{found[status]['description']} Or: {refused['description']}"
             refused["content"] = {**found[status].get("content", {}), **refused["content"]}
@@ -149,12 +152,12 @@ def _answer(answer: Answer) -> Described:
     return made
 
 
-def _refused(kinds: list[ErrorKind]) -> Described:
+def _refused(kinds: list[ErrorKind], problem: str) -> Described:
     names = [_ID, *(name for status, name in _WITH_STATUS.items() if status == kinds[0].status)]
     if any(kind.outcome_class is OutcomeClass.SHED for kind in kinds):
         names.append("x-envoy-ratelimited")
     schema = {
-        "allOf": [{"$ref": "#/components/schemas/Problem"}],
+        "allOf": [{"$ref": f"#/components/schemas/{problem}"}],
         "properties": {"code": {"enum": [kind.code for kind in kinds]}},
     }
     return {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from service import NAME
 from service.core.errors import ERRORS
 from service.http.openapi.answers import HEADERS, SCHEMAS, Described, responses
-from service.http.openapi.operations import MOVED, OPERATIONS, TAGS, Operation
+from service.http.openapi.operations import OPERATIONS, TAGS, Operation
 from service.http.openapi.served import Served
 
 OPENAPI = "3.1.0"
@@ -17,9 +17,9 @@ def document(served: Served) -> Described:
     """The description of the API as JSON values."""
     paths: dict[str, Described] = {}
     for (path, method), describe in OPERATIONS.items():
-        if path in MOVED and served.settings.metrics_bind:
-            continue
-        paths.setdefault(path, {})[method] = _operation(describe(served), served)
+        operation = describe(served)
+        if operation is not None:
+            paths.setdefault(path, {})[method] = _operation(operation, served)
     components: Described = {"schemas": SCHEMAS, "headers": HEADERS}
     if served.keyed:
         says = "One of the server's API keys."
@@ -68,5 +68,5 @@ def _operation(operation: Operation, served: Served) -> Described:
         made["parameters"] = list(operation.parameters)
     if operation.body is not None:
         made["requestBody"] = operation.body
-    made["responses"] = responses(operation.answers, refusals)
+    made["responses"] = responses(operation.answers, refusals, operation.problem)
     return made

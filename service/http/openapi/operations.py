@@ -1,8 +1,9 @@
 """Every operation of the API, described: one row of :data:`OPERATIONS` for each route and method.
 
-To describe a new route, write a function that returns its :class:`Operation` and give it a row; a
-test compares the rows with what is served. What the operation may be refused with is named by error
-codes; statuses, headers and bodies of refusals follow (``answers``).
+To describe a new route, write a function that returns its :class:`Operation` (``None`` where this
+server has no such route) and give it a row; a test compares the rows with what is served. What the
+operation may be refused with is named by error codes; statuses, headers and bodies of refusals
+follow (``answers``).
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class Operation:
         parameters: in the path and in headers.
         body: what is sent.
         keyed: whether a key is needed where keys are configured.
+        problem: the schema of its refusals, by name.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Operation:
     parameters: tuple[Described, ...] = ()
     body: Described | None = None
     keyed: bool = False
+    problem: str = "Problem"
 
 
 def in_header(name: str, says: str, schema: Schema) -> Described:
@@ -151,7 +154,9 @@ def _startupz(_served: Served) -> Operation:
     return _probe("startupz", "Has it started?", says, {"started": _SWITCH})
 
 
-def _metrics(_served: Served) -> Operation:
+def _metrics(served: Served) -> Operation | None:
+    if served.settings.metrics_bind:
+        return None
     content = {"text/plain": _STRING, "application/openmetrics-text": _STRING}
     return Operation(
         name="metrics",
@@ -163,7 +168,9 @@ def _metrics(_served: Served) -> Operation:
     )
 
 
-def _status(_served: Served) -> Operation:
+def _status(served: Served) -> Operation | None:
+    if served.settings.metrics_bind:
+        return None
     content = {JSON: {"type": "object", "required": ["state"], "properties": {"state": _STRING}}}
     return Operation(
         name="status",
@@ -256,7 +263,7 @@ def _docs(_served: Served) -> Operation:
     )
 
 
-OPERATIONS: dict[tuple[str, str], Callable[[Served], Operation]] = {
+OPERATIONS: dict[tuple[str, str], Callable[[Served], Operation | None]] = {
     ("/", "post"): _predict,
     ("/livez", "get"): _livez,
     ("/readyz", "get"): _readyz,
@@ -270,6 +277,3 @@ OPERATIONS: dict[tuple[str, str], Callable[[Served], Operation]] = {
     ("/docs", "get"): _docs,
 }
 """By path and method. ``HEAD`` works wherever ``get`` does and is not described again."""
-
-MOVED = frozenset({"/metrics", "/status"})
-"""What is not here where ``metrics_bind`` is set."""
