@@ -5,7 +5,8 @@ from __future__ import annotations
 from service import NAME
 from service.core.errors import ERRORS
 from service.http.openapi.answers import HEADERS, SCHEMAS, Described, responses
-from service.http.openapi.operations import OPERATIONS, TAGS, Operation
+from service.http.openapi.operation import Operation
+from service.http.openapi.operations import OPERATIONS, TAGS
 from service.http.openapi.served import Served
 
 OPENAPI = "3.1.0"

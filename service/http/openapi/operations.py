@@ -8,17 +8,27 @@ follow (``answers``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 
 from service.core.errors import ERRORS
 from service.core.errors import OutcomeClass as Class
 from service.http import site
-from service.http.openapi.answers import PREDICTED, TRY_AGAIN, UNSEEN, Answer, Described
+from service.http.openapi.answers import PREDICTED, Answer
 from service.http.openapi.bodies import JSON, prediction_answer, prediction_body
+from service.http.openapi.operation import (
+    KNOWN,
+    PREDICTION,
+    REQUEST_ID,
+    STRING,
+    SWITCH,
+    UNCHANGED,
+    Operation,
+    in_path,
+    prediction_headers,
+    probe,
+)
 from service.http.openapi.served import Served
-from service.tasks.schemas import Schema, members
-from service.worker.rehearsal import FAULT_SYNTAX
+from service.tasks.schemas import members
 
 HTML = "text/html"
 
@@ -29,86 +39,6 @@ TAGS = {
     "reading": "Pages for people; programs get JSON where the address has both.",
 }
 """The groups of operations, in the order in which they are shown."""
-
-_ELSEWHERE = frozenset({"not_found", "method_not_allowed", "unauthorized"})
-PREDICTION = tuple(code for code in ERRORS if code not in UNSEEN | _ELSEWHERE)
-"""What every prediction may be refused with."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Operation:
-    """One method of one route.
-
-    Attributes:
-        name: unique; clients that are made from the description call it so.
-        tag: one of :data:`TAGS`.
-        summary: a few words.
-        says: a sentence or two more.
-        answers: what is no refusal, by status.
-        refusals: error codes, besides those that any operation may end with.
-        parameters: in the path and in headers.
-        body: what is sent.
-        keyed: whether a key is needed where keys are configured.
-        problem: the schema of its refusals, by name.
-    """
-
-    name: str
-    tag: str
-    summary: str
-    answers: Mapping[int, Answer]
-    says: str = ""
-    refusals: tuple[str, ...] = ()
-    parameters: tuple[Described, ...] = ()
-    body: Described | None = None
-    keyed: bool = False
-    problem: str = "Problem"
-
-
-def in_header(name: str, says: str, schema: Schema) -> Described:
-    """A header of a request."""
-    return {"name": name, "in": "header", "description": says, "schema": schema}
-
-
-def in_path(name: str, says: str, schema: Schema) -> Described:
-    """A part of the path."""
-    return {
-        "name": name, "in": "path", "required": True, "description": says, "schema": schema,
-    }  # fmt: skip
-
-
-_SWITCH: Schema = {"type": "boolean"}
-_STRING: Schema = {"type": "string"}
-
-_ID = in_header(
-    "X-Request-Id",
-    "An id of your own for this request, of 1 to 128 letters, digits, dots, dashes and "
-    "underscores; anything else is replaced. It comes back with the answer.",
-    _STRING,
-)
-_KNOWN = in_header(
-    "If-None-Match", "The ETag of what you have; 304 if nothing has changed.", _STRING
-)
-_UNCHANGED = Answer("Nothing has changed.", headers=("ETag",))
-
-
-def prediction_headers(served: Served) -> tuple[Described, ...]:
-    """The headers that any prediction may have."""
-    most = served.settings.max_deadline_ms
-    deadline = (
-        f"The deadline in milliseconds, counted from the headers; the smaller of the two headers"
-        f" counts, and never more than {most}."
-    )
-    milliseconds = {"type": "integer", "minimum": 1}
-    found = [
-        _ID,
-        in_header("X-Request-Timeout-Ms", deadline, milliseconds),
-        in_header("x-envoy-expected-rq-timeout-ms", deadline, milliseconds),
-        in_header("traceparent", "W3C Trace Context; its id goes to the log.", _STRING),
-    ]
-    if served.settings.rehearsal:
-        says = f"A fault to act out, one of {FAULT_SYNTAX}."
-        found.append(in_header("X-Rehearse-Fault", says, _STRING))
-    return tuple(found)
 
 
 def _predict(served: Served) -> Operation:
@@ -127,72 +57,60 @@ def _predict(served: Served) -> Operation:
     )
 
 
-def _probe(name: str, summary: str, says: str, shown: dict[str, Schema]) -> Operation:
-    content = {JSON: members(shown)}
-    return Operation(
-        name=name,
-        tag="health",
-        summary=summary,
-        says=says,
-        answers={200: Answer("Yes.", content), 503: Answer("No.", content, TRY_AGAIN)},
-        parameters=(_ID,),
-    )
-
-
 def _livez(_served: Served) -> Operation:
     says = "The process answers and has not given up; never depends on load, worker or model."
-    return _probe("livez", "Is it alive?", says, {"alive": _SWITCH})
+    return probe("livez", "Is it alive?", says, {"alive": SWITCH})
 
 
 def _readyz(_served: Served) -> Operation:
     says = "May traffic come, and if not, why not. A full queue never makes it say no."
-    return _probe("readyz", "Is it ready?", says, {"ready": _SWITCH, "reason": _STRING})
+    return probe("readyz", "Is it ready?", says, {"ready": SWITCH, "reason": STRING})
 
 
 def _startupz(_served: Served) -> Operation:
     says = "Whether the model has been ready once."
-    return _probe("startupz", "Has it started?", says, {"started": _SWITCH})
+    return probe("startupz", "Has it started?", says, {"started": SWITCH})
 
 
 def _metrics(served: Served) -> Operation | None:
     if served.settings.metrics_bind:
         return None
-    content = {"text/plain": _STRING, "application/openmetrics-text": _STRING}
+    content = {"text/plain": STRING, "application/openmetrics-text": STRING}
     return Operation(
         name="metrics",
         tag="figures",
         summary="Metrics",
         says="In the format of Prometheus, or OpenMetrics where Accept asks for it.",
         answers={200: Answer("All series.", content)},
-        parameters=(_ID,),
+        parameters=(REQUEST_ID,),
     )
 
 
 def _status(served: Served) -> Operation | None:
     if served.settings.metrics_bind:
         return None
-    content = {JSON: {"type": "object", "required": ["state"], "properties": {"state": _STRING}}}
+    content = {JSON: {"type": "object", "required": ["state"], "properties": {"state": STRING}}}
     return Operation(
         name="status",
         tag="figures",
         summary="Status",
         says="State, queue, breaker, workers, estimator, limits and settings in force.",
         answers={200: Answer("The figures of this moment.", content)},
-        parameters=(_ID,),
+        parameters=(REQUEST_ID,),
         keyed=True,
     )
 
 
 def _root(_served: Served) -> Operation:
     about = members(
-        name=_STRING,
-        version=_STRING,
-        task=_STRING,
+        name=STRING,
+        version=STRING,
+        task=STRING,
         media={"type": "string", "description": "what the task takes: text, or bytes of a kind"},
-        model=_STRING,
+        model=STRING,
         example={"description": "an input that works; null until the model is ready"},
         parameters={"type": "object", "description": "what the example needs besides"},
-        links={"type": "object", "additionalProperties": _STRING},
+        links={"type": "object", "additionalProperties": STRING},
     )
     schema = {**about, "additionalProperties": True}
     return Operation(
@@ -200,8 +118,8 @@ def _root(_served: Served) -> Operation:
         tag="reading",
         summary="What is served",
         says="A browser gets the status page, where the model can be tried.",
-        answers={200: Answer("What is served.", {JSON: schema, HTML: _STRING}), 304: _UNCHANGED},
-        parameters=(_ID, _KNOWN),
+        answers={200: Answer("What is served.", {JSON: schema, HTML: STRING}), 304: UNCHANGED},
+        parameters=(REQUEST_ID, KNOWN),
     )
 
 
@@ -210,9 +128,9 @@ def _error(_served: Served) -> Operation:
         {"class": {"enum": [one.value for one in Class if one is not Class.OK]}},
         code={"enum": [*ERRORS]},
         status={"type": "integer"},
-        title=_STRING,
-        detail=_STRING,
-        retryable=_SWITCH,
+        title=STRING,
+        detail=STRING,
+        retryable=SWITCH,
         caller={"type": "string", "description": "what to do if you call this server"},
         operator={"type": "string", "description": "what to do if you run this server"},
     )
@@ -220,9 +138,9 @@ def _error(_served: Served) -> Operation:
         name="error",
         tag="reading",
         summary="What an error means",
-        answers={200: Answer("The error.", {JSON: page, HTML: _STRING})},
+        answers={200: Answer("The error.", {JSON: page, HTML: STRING})},
         refusals=("not_found",),
-        parameters=(_ID, in_path("code", "An error code.", {"enum": [*ERRORS]})),
+        parameters=(REQUEST_ID, in_path("code", "An error code.", {"enum": [*ERRORS]})),
     )
 
 
@@ -234,11 +152,11 @@ def _asset(_served: Served) -> Operation:
         tag="reading",
         summary="A file of the pages",
         answers={
-            200: Answer("The file.", dict.fromkeys(kinds, _STRING), ("ETag",)),
-            304: _UNCHANGED,
+            200: Answer("The file.", dict.fromkeys(kinds, STRING), ("ETag",)),
+            304: UNCHANGED,
         },
         refusals=("not_found",),
-        parameters=(_ID, _KNOWN, in_path("name", "Its name.", {"enum": names})),
+        parameters=(REQUEST_ID, KNOWN, in_path("name", "Its name.", {"enum": names})),
     )
 
 
@@ -248,8 +166,8 @@ def _document(_served: Served) -> Operation:
         name="openapi",
         tag="reading",
         summary="This description, for programs",
-        answers={200: Answer("OpenAPI 3.1.", content, ("ETag",)), 304: _UNCHANGED},
-        parameters=(_ID, _KNOWN),
+        answers={200: Answer("OpenAPI 3.1.", content, ("ETag",)), 304: UNCHANGED},
+        parameters=(REQUEST_ID, KNOWN),
     )
 
 
@@ -258,8 +176,8 @@ def _docs(_served: Served) -> Operation:
         name="docs",
         tag="reading",
         summary="This description, for people",
-        answers={200: Answer("A page.", {HTML: _STRING}, ("ETag",)), 304: _UNCHANGED},
-        parameters=(_ID, _KNOWN),
+        answers={200: Answer("A page.", {HTML: STRING}, ("ETag",)), 304: UNCHANGED},
+        parameters=(REQUEST_ID, KNOWN),
     )
 
 
