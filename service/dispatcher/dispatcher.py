@@ -107,7 +107,7 @@ class Dispatcher:
         facts = self.facts
         if facts is None:
             return {}
-        return {"vocab_size": facts.vocab_size, "max_tokens": facts.max_tokens}
+        return {name: getattr(facts, name) for name in ("vocab_size", "max_tokens", "width")}
 
     @property
     def limits(self) -> Limits | None:

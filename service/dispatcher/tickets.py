@@ -27,12 +27,14 @@ class Reply:
         queue_s: the longest wait of its items.
         infer_s: the longest time of a batch that held one of them.
         batch_items: the size of the last such batch.
+        units: of all items together; tokens, for text. What ran as a suspect is estimated.
     """
 
     outputs: tuple[bytes, ...]
     queue_s: float
     infer_s: float
     batch_items: int
+    units: int
 
 
 class Ticket:
@@ -115,7 +117,8 @@ class Ticket:
         if self._missing == 0:
             waits = (i.started - i.arrived for i in self.items)
             outputs = tuple(output for output in self._outputs if output is not None)
-            self._finish(Reply(outputs, max(waits), self._infer_s, self._batch_items))
+            units = round(sum(item.units for item in self.items))
+            self._finish(Reply(outputs, max(waits), self._infer_s, self._batch_items, units))
 
     def refuse(self, refusal: Problem, item: Item | None = None) -> None:
         """End the request with ``refusal``; ``item`` is the one at fault, named for a list."""

@@ -2,8 +2,9 @@
 
 ::
 
-    socket ─ protocol ─ access ─ gate ─┬─ predict ─ dispatcher
-                 └ door                └─ routes ─ pages
+    socket ─ protocol ─ access ─ gate ─┬─ predictions ─ predict ─ dispatcher
+                 └ door                │                   └ dialect (plain, oip, openai)
+                                       └─ routes ─ pages
 
 ``protocol`` guards the connection, ``access`` the request's one entry and exit, ``gate`` the
 queue. ``door`` asks the gate before there is a request to serve, so that a refusal costs little.
@@ -14,19 +15,19 @@ from __future__ import annotations
 
 from starlette.types import ASGIApp
 
-from service.http import pages
+from service.http import oip, openai, pages
 from service.http.access import Access
-from service.http.api import Predict
 from service.http.context import HttpContext
 from service.http.door import Door
 from service.http.gate import Gate
 from service.http.keys import KeyFile
-from service.http.routes import Routes
+from service.http.predictions import Predictions
+from service.http.routes import Place, Routes
 
-__all__ = ["Door", "HttpContext", "build_app", "build_front", "build_metrics_app"]
+__all__ = ["PLACES", "Door", "HttpContext", "build_app", "build_front", "build_metrics_app"]
 
-PREDICTIONS = frozenset({"/"})
-"""The paths at which a POST is a prediction."""
+PLACES: dict[str, Place] = pages.PROBES | pages.READING | oip.PLACES | openai.PLACES
+"""Every page of the main listener, but for what moves to ``metrics_bind``."""
 
 
 def build_app(context: HttpContext) -> ASGIApp:
@@ -45,12 +46,13 @@ def build_front(context: HttpContext) -> tuple[ASGIApp, Door]:
         OSError, ValueError: the key file cannot be read or holds no key.
     """
     keys = _keys(context)
-    places = pages.PROBES | pages.READING
+    places = PLACES
     if not context.settings.metrics_bind:
         places = places | pages.watching(keys)
-    gate = Gate(context, Predict(context), Routes(context, places), keys)
-    access = Access(gate, context, PREDICTIONS)
-    return access, Door(context, access, gate, PREDICTIONS)
+    predictions = Predictions(context)
+    gate = Gate(context, predictions, Routes(context, places), keys)
+    access = Access(gate, context, predictions)
+    return access, Door(context, access, gate, predictions)
 
 
 def build_metrics_app(context: HttpContext) -> ASGIApp:

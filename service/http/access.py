@@ -13,7 +13,7 @@ Laws
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable
+from collections.abc import Container, Iterable
 from http import HTTPStatus
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -23,6 +23,7 @@ from service.http import identity
 from service.http.context import Call, HttpContext, note
 from service.http.peers import NOBODY, peer_of
 from service.http.problems import RefusedWith, Rendered, render, retry_after_s
+from service.http.wording import more_of
 from service.traces import error_fields
 
 _GONE, _SHED = OutcomeClass.GONE, OutcomeClass.SHED
@@ -38,7 +39,7 @@ class Access:
         predictions: the paths at which a POST is a prediction.
     """
 
-    def __init__(self, app: ASGIApp, context: HttpContext, predictions: Collection[str]) -> None:
+    def __init__(self, app: ASGIApp, context: HttpContext, predictions: Container[str]) -> None:
         self._app = app
         self._context = context
         self._predictions = predictions
@@ -112,20 +113,26 @@ class Access:
             call.outcome, call.stage = refusal.code, refusal.stage
             return
         extra = refused.headers if isinstance(refused, RefusedWith) else ()
-        status, headers, body = self.refused(call, refusal, extra)
+        status, headers, body = self.refused(call, refusal, extra, path=scope["path"])
         await send({"type": "http.response.start", "status": status, "headers": headers})
         shown = b"" if scope["method"] == "HEAD" else body
         await send({"type": "http.response.body", "body": shown})
 
     def refused(
-        self, call: Call, refusal: Problem, extra: Iterable[tuple[bytes, bytes]] = ()
+        self,
+        call: Call,
+        refusal: Problem,
+        extra: Iterable[tuple[bytes, bytes]] = (),
+        *,
+        path: str,
     ) -> Rendered:
-        """Note why, and word the answer."""
+        """Note why, and word the answer for whoever asks at this path."""
         call.outcome, call.stage = refusal.code, refusal.stage
         again = retry_after_s(refusal)
         if again is not None:
             self._context.metrics.retry_after(again)
-        return render(refusal, call.request_id, extra=extra)
+        more = more_of(path, refusal)
+        return render(refusal, call.request_id, extra=(*extra, *more.headers), more=more.members)
 
     def leave(self, call: Call, method: str) -> None:
         """The request is out: counted and logged, once."""

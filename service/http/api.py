@@ -1,7 +1,7 @@
-"""``POST /``: from headers to answer.
+"""A prediction: from headers to answer, whatever the dialect.
 
 1. headers: deadline, media type, encoding, declared length; refused with the body unread
-2. body: received (``body``), taken apart (``media``), checked (``asking``)
+2. body: received (``body``), taken apart (``dialect``), checked (``asking``)
 3. admitted by the dispatcher, whole or not at all, in the same step of the loop
 4. waited for, while the connection is watched: a client that leaves gives its places back
 5. answered with the bytes that the worker made, spliced, never decoded
@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 from starlette.types import Receive, Scope, Send
 
 from service.core.errors import Refused, Stage, problem
-from service.http import asking, media
+from service.http import asking
 from service.http.body import check_headers, receive_body
 from service.http.context import Call, HttpContext, call_of
+from service.http.dialect import Answer, Asked, Dialect
 from service.http.problems import NO_STORE, Headers
-from service.http.shapes import body_of, type_of
 
 if TYPE_CHECKING:
     from service.dispatcher import Reply, Ticket
@@ -32,52 +32,55 @@ class Predict:
 
     Args:
         context: of the server.
+        dialect: how it is asked and answered.
     """
 
-    def __init__(self, context: HttpContext) -> None:
+    def __init__(self, context: HttpContext, dialect: Dialect) -> None:
         self._context = context
+        self._dialect = dialect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One prediction."""
-        context, call = self._context, call_of(scope)
+        context, call, dialect = self._context, call_of(scope), self._dialect
         settings = context.settings
         timeout_s = asking.named_deadline_s(call, settings.max_deadline_ms)
         rehearse = asking.rehearsed_fault(call, rehearsal=settings.rehearsal)
-        how = media.reading(call, context.task.media)
+        how = dialect.reading(call, context)
         check_headers(call, context)
-        body = await receive_body(call, receive, context, timeout_s)
+        received = await receive_body(call, receive, context, timeout_s)
         body_at = context.clock()
         context.metrics.stage_seconds("receive", body_at - call.started)
-        ask = asking.ask_of(
-            call,
-            context,
-            media.take_apart(body, how),
-            nbytes=len(body),
-            body_at=body_at,
-            timeout_s=timeout_s,
-            rehearse=rehearse,
-        )
-        reply = await _reply(context.dispatcher.admit(ask), receive)
+        body = dialect.take_apart(received, how, context)
+        try:
+            ask = asking.ask_of(
+                call,
+                context,
+                body,
+                nbytes=len(received),
+                body_at=body_at,
+                timeout_s=timeout_s,
+                rehearse=rehearse,
+            )
+            reply = await _reply(context.dispatcher.admit(ask), receive)
+        except Refused as refused:
+            raise Refused(dialect.placed(refused.problem)) from None
         replied_at = context.clock()
-        answer = body_of(reply.outputs, ask, context.task, call)
-        await self._answer(call, reply, (answer, type_of(ask, context.task, call)), send)
+        answer = dialect.answer(Asked(call, body, ask, reply), context)
+        await self._answer(call, reply, answer, send)
         context.metrics.stage_seconds("respond", context.clock() - replied_at)
 
-    async def _answer(
-        self, call: Call, reply: Reply, answer: tuple[bytes, bytes], send: Send
-    ) -> None:
-        body, kind = answer
+    async def _answer(self, call: Call, reply: Reply, answer: Answer, send: Send) -> None:
         call.queue_s, call.infer_s = reply.queue_s, reply.infer_s
         call.batch_items = reply.batch_items
         timing = _server_timing(reply, self._context.clock() - call.started)
         headers: Headers = [
-            (b"content-type", kind),
+            *answer.headers,
             NO_STORE,
-            (b"content-length", b"%d" % len(body)),
+            (b"content-length", b"%d" % len(answer.body)),
             (b"server-timing", timing),
         ]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
-        await send({"type": "http.response.body", "body": body})
+        await send({"type": "http.response.body", "body": answer.body})
         call.outcome = "ok"
 
 

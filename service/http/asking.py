@@ -19,7 +19,7 @@ from service.core.admission import Ask
 from service.core.errors import Problem, Refused, invalid, problem
 from service.http.context import Call, HttpContext
 from service.http.media import Body
-from service.tasks.base import Json
+from service.tasks.parameter import Json
 from service.worker.rehearsal import FAULT_SYNTAX, parse_fault
 
 DEADLINE_HEADERS = (b"x-request-timeout-ms", b"x-envoy-expected-rq-timeout-ms")
@@ -73,7 +73,8 @@ def inputs_of(body: Body, context: HttpContext) -> Inputs:
         Refused: ``invalid_input``, ``payload_too_large``.
     """
     task = context.task
-    if task.is_one(body.inputs):
+    is_list = not task.is_one(body.inputs) if body.is_list is None else body.is_list
+    if not is_list:
         taken = [task.taken(body.inputs, "/inputs")]
     else:
         _check_length(len(body.inputs), context)
@@ -85,7 +86,7 @@ def inputs_of(body: Body, context: HttpContext) -> Inputs:
         if sum(map(len, texts)) > most:
             detail = f"The inputs of this request may have at most {most} characters together."
             raise Refused(problem("payload_too_large", detail, limit=most))
-    return Inputs(texts, media, not task.is_one(body.inputs))
+    return Inputs(texts, media, is_list)
 
 
 def parameters_of(value: Json, context: HttpContext) -> dict[str, Json]:
@@ -122,6 +123,7 @@ def ask_of(
         raise Refused(body.flaw)
     task = context.task
     work = task.work(parameters)
+    deadlines = [named for named in (timeout_s, body.timeout_s) if named is not None]
     return Ask(
         request_id=call.request_id,
         inputs=inputs.texts,
@@ -130,7 +132,7 @@ def ask_of(
         nbytes=nbytes,
         headers_at=call.started,
         body_at=body_at,
-        timeout_s=timeout_s,
+        timeout_s=min(deadlines, default=None),
         rehearse=rehearse,
         client=call.client,
         times=work.times,

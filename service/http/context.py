@@ -19,7 +19,7 @@ from service.http.shed_log import ShedLog
 from service.metrics import OTHER, Metrics
 from service.settings import Settings
 from service.tasks import Task
-from service.tasks.base import Json
+from service.tasks.parameter import Json
 
 if TYPE_CHECKING:
     from structlog.typing import FilteringBoundLogger
@@ -76,6 +76,11 @@ class HttpContext:
         if facts is None:
             return None
         return example.replace("{mask}", facts.mask_token) if isinstance(example, str) else example
+
+    @property
+    def serves_embeddings(self) -> bool:
+        """Whether the task can make one vector of a text."""
+        return "pooling" in self.task.parameters
 
 
 @dataclass(slots=True)

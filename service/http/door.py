@@ -17,7 +17,7 @@ Laws
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Iterable, Sequence
 
 from service.http import identity
 from service.http.access import Access
@@ -37,11 +37,11 @@ class Door:
         context: of the server.
         access: counts and words what is refused here.
         gate: says who is refused.
-        predictions: the paths at which a POST is a prediction.
+        predictions: the paths at which predictions are served.
     """
 
     def __init__(
-        self, context: HttpContext, access: Access, gate: Gate, predictions: Collection[str]
+        self, context: HttpContext, access: Access, gate: Gate, predictions: Iterable[str]
     ) -> None:
         self._context = context
         self._access = access
@@ -80,7 +80,7 @@ class Door:
         refusal = self._gate.barred(call) or self._gate.not_now(call, full)
         if refusal is None:
             return None
-        status, sent, body = self._access.refused(call, refusal)
+        status, sent, body = self._access.refused(call, refusal, path=target.decode("latin-1"))
         self._access.leave(call, "POST")
         sent.append((identity.REQUEST_ID, call.request_id.encode()))
         return status, sent, body

@@ -1,9 +1,9 @@
 """The gate: a prediction is refused here with its body unread, or let through.
 
 Plain ASGI before any router, since refusing must stay cheap when everything else is not. The
-order: a key where keys are configured, then the dispatcher's own order (draining, no worker ready,
-breaker, queue full, predicted wait). Whom load alone would refuse is let through all the same where
-others hold more than their share: admission then decides who makes room.
+order: a key where keys are configured, the address, then the dispatcher's own order (draining, no
+worker ready, breaker, queue full, predicted wait). Whom load alone would refuse is let through all
+the same where others hold more than their share: admission then decides who makes room.
 """
 
 from __future__ import annotations
@@ -13,16 +13,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from service.core.errors import Problem, Refused, problem
 from service.http.context import Call, HttpContext, call_of
 from service.http.keys import KeyFile
+from service.http.predictions import Predictions
 
 _BY_LOAD = frozenset({"queue_full", "overloaded"})
 
 
 class Gate:
-    """ASGI: predictions to ``predict`` if they may come, everything else to ``pages``.
+    """ASGI: predictions to whoever serves them if they may come, everything else to ``pages``.
 
     Args:
         context: of the server.
-        predict: what serves a prediction.
+        predictions: who serves a prediction.
         pages: what serves the rest.
         keys: the API keys, ``None`` where none are configured.
     """
@@ -30,12 +31,12 @@ class Gate:
     def __init__(
         self,
         context: HttpContext,
-        predict: ASGIApp,
+        predictions: Predictions,
         pages: ASGIApp,
         keys: KeyFile | None,
     ) -> None:
         self._context = context
-        self._predict = predict
+        self._predictions = predictions
         self._pages = pages
         self._keys = keys
 
@@ -45,10 +46,14 @@ class Gate:
             await self._pages(scope, receive, send)
             return
         call = call_of(scope)
-        refusal = self.barred(call) or self.not_now(call, self.full())
+        refusal = self.barred(call)
         if refusal is not None:
             raise Refused(refusal)
-        await self._predict(scope, receive, send)
+        predict = self._predictions.at(scope["path"])
+        refusal = self.not_now(call, self.full())
+        if refusal is not None:
+            raise Refused(refusal)
+        await predict(scope, receive, send)
 
     def barred(self, call: Call) -> Problem | None:
         """Why this client may not come in at all, ``None`` if it may."""

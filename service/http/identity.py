@@ -25,6 +25,7 @@ READ = frozenset(
         b"content-encoding",
         b"content-length",
         b"content-type",
+        b"inference-header-content-length",
         b"user-agent",
         b"x-envoy-expected-rq-timeout-ms",
         b"x-rehearse-fault",

@@ -26,16 +26,17 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import msgspec
 
 from service.core.errors import FieldError, Problem, Refused, invalid, problem
 from service.http.context import Call
-from service.tasks.base import Json
 from service.tasks.media import Medium
+from service.tasks.parameter import Json
 
 WHAT_TO_SEND = "send a JSON object with 'inputs' and, if needed, 'parameters'"
 
@@ -86,11 +87,17 @@ class Body:
         inputs: the value of ``inputs``, or the text, or the bytes of a medium.
         parameters: the value of ``parameters``, ``None`` if absent.
         flaw: why no strict parser takes the body; raised if no better reason is found.
+        said: what the dialect keeps for its answer.
+        is_list: whether ``inputs`` is a list of inputs, ``None`` if the task decides.
+        timeout_s: a deadline that the body names, in seconds, ``None`` without.
     """
 
     inputs: Json
     parameters: Json = None
     flaw: Problem | None = None
+    said: Any = None
+    is_list: bool | None = None
+    timeout_s: float | None = None
 
 
 def reading(call: Call, medium: Medium = "text") -> Reading:
@@ -99,16 +106,13 @@ def reading(call: Call, medium: Medium = "text") -> Reading:
     Raises:
         Refused: ``unsupported_media_type``, ``malformed_request`` for a repeated header.
     """
-    if b"content-type" in call.repeated:
-        raise Refused(problem("malformed_request", "Send one Content-Type header, not several."))
-    given = call.headers.get(b"content-type", b"").decode("latin-1")
-    essence = given.partition(";")[0].strip().lower()
+    given, essence = _content_type(call)
     if not essence:
         return Reading.UNTYPED if medium == "text" else Reading.UNTYPED_BYTES
-    match = _MEDIA_TYPE.fullmatch(essence)
-    kind, subtype = match.groups() if match else ("", "")
-    if kind == "application" and (subtype == "json" or subtype.endswith("+json")):
+    if _is_json(essence):
         return Reading.JSON
+    match = _MEDIA_TYPE.fullmatch(essence)
+    kind = match[1] if match else ""
     form = essence == "application/x-www-form-urlencoded"
     if medium != "text":
         if form:
@@ -122,6 +126,30 @@ def reading(call: Call, medium: Medium = "text") -> Reading:
     if charset and charset[1].lower() not in _UTF8:
         raise Refused(problem("unsupported_media_type", "Send the text in UTF-8."))
     return Reading.FORM if form else Reading.TEXT
+
+
+def json_or(others: Collection[str], call: Call) -> None:
+    """Refuse a body that is neither JSON nor of one of these types.
+
+    Raises:
+        Refused: ``unsupported_media_type``, ``malformed_request`` for a repeated header.
+    """
+    _, essence = _content_type(call)
+    if essence not in others and not _is_json(essence):
+        raise Refused(problem("unsupported_media_type", "Send application/json."))
+
+
+def _content_type(call: Call) -> tuple[str, str]:
+    if b"content-type" in call.repeated:
+        raise Refused(problem("malformed_request", "Send one Content-Type header, not several."))
+    given = call.headers.get(b"content-type", b"").decode("latin-1")
+    return given, given.partition(";")[0].strip().lower()
+
+
+def _is_json(essence: str) -> bool:
+    match = _MEDIA_TYPE.fullmatch(essence)
+    kind, subtype = match.groups() if match else ("", "")
+    return kind == "application" and (subtype == "json" or subtype.endswith("+json"))
 
 
 def take_apart(body: bytes, how: Reading) -> Body:
@@ -148,17 +176,29 @@ def take_apart(body: bytes, how: Reading) -> Body:
 
 
 def _from_json(body: bytes) -> Body:
-    flaw: Problem | None = None
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        where = _BYTE.search(str(error))
-        at = f" at byte {where[1]}" if where else ""
-        flaw = problem("malformed_request", f"The body is not valid JSON{at}: {WHAT_TO_SEND}.")
-        value = _look_again(body, flaw)
+    value, flaw = json_of(body, WHAT_TO_SEND)
     if not isinstance(value, dict):
         raise Refused(flaw or problem("invalid_input", errors=_at_inputs(WHAT_TO_SEND)))
     return _members(value, flaw)
+
+
+def json_of(body: bytes, what: str) -> tuple[Json, Problem | None]:
+    """The value of a JSON body, and why no strict parser takes it, if none does.
+
+    Args:
+        body: in UTF-8.
+        what: what to send instead.
+
+    Raises:
+        Refused: ``malformed_request``: no parser takes it.
+    """
+    try:
+        return msgspec.json.decode(body), None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        where = _BYTE.search(str(error))
+        at = f" at byte {where[1]}" if where else ""
+        flaw = problem("malformed_request", f"The body is not valid JSON{at}: {what}.")
+        return _look_again(body, flaw), flaw
 
 
 def _look_again(body: bytes, flaw: Problem) -> Json:

@@ -9,6 +9,7 @@ Laws
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 from typing import TYPE_CHECKING
 
@@ -22,6 +23,7 @@ from service.http import site
 from service.http.context import HttpContext, call_of
 from service.http.keys import KeyFile
 from service.http.routes import Page, Place
+from service.tasks.parameter import Json
 
 if TYPE_CHECKING:
     from starlette.requests import Request
@@ -35,33 +37,42 @@ _HTML_HEADERS = {
 _OK, _UNAVAILABLE = 200, 503
 
 
-def _json(value: object, status: int = _OK, headers: dict[str, str] | None = None) -> Response:
+def as_json(value: object, status: int = _OK, headers: dict[str, str] | None = None) -> Response:
+    """An answer of JSON."""
     body = msgspec.json.encode(value)
     return Response(body, status, headers, media_type="application/json")
 
 
-def _probe(good: bool, value: dict[str, object]) -> Response:  # noqa: FBT001
-    return _json(value, _OK, _FRESH) if good else _json(value, _UNAVAILABLE, _AGAIN)
+def probe(good: bool, word: str, more: Mapping[str, Json] | None = None) -> Response:  # noqa: FBT001
+    """200 or 503, and the same as a member of that name, beside ``more``."""
+    value = {**(more or {}), word: good}
+    return as_json(value, _OK, _FRESH) if good else as_json(value, _UNAVAILABLE, _AGAIN)
+
+
+def is_alive(context: HttpContext) -> bool:
+    """The loop is, since it asks; whether the process has not given up."""
+    return context.dispatcher.state is not ServiceState.FAILED
+
+
+def readiness(context: HttpContext) -> tuple[bool, str]:
+    """Whether traffic may come, and why not."""
+    return (False, "shutting down") if context.closing else context.dispatcher.ready()
 
 
 def livez(context: HttpContext, _request: Request) -> Response:
     """The loop is alive, and the process has not given up."""
-    alive = context.dispatcher.state is not ServiceState.FAILED
-    return _probe(alive, {"alive": alive})
+    return probe(is_alive(context), "alive")
 
 
 def readyz(context: HttpContext, _request: Request) -> Response:
     """May traffic come, and why not."""
-    ready, reason = context.dispatcher.ready()
-    if context.closing:
-        ready, reason = False, "shutting down"
-    return _probe(ready, {"ready": ready, "reason": reason})
+    ready, reason = readiness(context)
+    return probe(ready, "ready", {"reason": reason})
 
 
 def startupz(context: HttpContext, _request: Request) -> Response:
     """Was the model ever ready."""
-    started = context.dispatcher.ever_ready
-    return _probe(started, {"started": started})
+    return probe(context.dispatcher.ever_ready, "started")
 
 
 def metrics(context: HttpContext, request: Request) -> Response:
@@ -72,7 +83,7 @@ def metrics(context: HttpContext, request: Request) -> Response:
 
 def status(context: HttpContext, _request: Request) -> Response:
     """Everything that the status page shows."""
-    return _json(context.dispatcher.status(), headers=_FRESH)
+    return as_json(context.dispatcher.status(), headers=_FRESH)
 
 
 def root(context: HttpContext, request: Request) -> Response:
@@ -82,8 +93,10 @@ def root(context: HttpContext, request: Request) -> Response:
     links = {"predict": "/", "livez": "/livez", "readyz": "/readyz", "startupz": "/startupz"}
     if not context.settings.metrics_bind:
         links |= {"metrics": "/metrics", "status": "/status"}
-    links |= {"errors": "/errors/{code}", "openapi": "/openapi.json", "docs": "/docs"}
-    return _json(
+    links |= {"errors": "/errors/{code}", "openapi": "/openapi.json", "docs": "/docs", "v2": "/v2"}
+    if context.serves_embeddings:
+        links["embeddings"] = "/v1/embeddings"
+    return as_json(
         {
             "name": NAME,
             "version": context.version,
@@ -125,7 +138,7 @@ def error(_context: HttpContext, request: Request) -> Response:
     if _for_people(request):
         page = Response(_error_html(kind), media_type="text/html", headers=_HTML_HEADERS)
     else:
-        page = _json(
+        page = as_json(
             {
                 "code": kind.code,
                 "status": kind.status,

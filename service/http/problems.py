@@ -12,7 +12,7 @@ Laws
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
@@ -29,6 +29,8 @@ Rendered = tuple[int, Headers, bytes]
 
 RETRY_LEAST_S = 1
 """The header knows whole seconds; 0 would mean "at once"."""
+
+_NO_MORE: Mapping[str, Any] = {}
 
 _encode = msgspec.json.Encoder().encode
 
@@ -68,6 +70,7 @@ def render(
     *,
     status: int | None = None,
     extra: Iterable[tuple[bytes, bytes]] = (),
+    more: Mapping[str, Any] = _NO_MORE,
 ) -> Rendered:
     """The answer to a refused request.
 
@@ -76,6 +79,7 @@ def render(
         request_id: the member of that name; the header is added where all answers pass.
         status: where it differs from the list's (431 is a ``malformed_request`` too).
         extra: more headers.
+        more: members that one kind of client reads.
 
     Returns:
         Status, headers and body.
@@ -83,7 +87,7 @@ def render(
     kind = problem.kind
     shown = status or kind.status
     headers: Headers = [_CONTENT_TYPE, NO_STORE]
-    members: dict[str, Any] = {"request_id": request_id}
+    members: dict[str, Any] = {"request_id": request_id, **more}
     again = retry_after_s(problem)
     if again is not None:
         headers.append((b"retry-after", b"%d" % again))

@@ -3,7 +3,7 @@
 Laws
 - A page is a GET; ``HEAD`` works wherever ``GET`` does and has no body.
 - Another method is 405 with ``Allow``; an unknown path is 404. Nothing redirects.
-- A page notes its template on the call, so that no metric ever holds a path.
+- A page notes its template on the call (some share one), so that no metric ever holds a path.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ class Place:
     """One address.
 
     Attributes:
-        page: what answers.
+        page: what answers, ``None`` where only the other methods are served.
         also: methods that are served elsewhere at the same address, for ``Allow``.
+        label: what metrics call it, together with its kind; without one its own template.
     """
 
-    page: Page
+    page: Page | None
     also: tuple[str, ...] = ()
+    label: str = ""
 
 
 class Routes:
@@ -58,9 +60,10 @@ class Routes:
         if scope["type"] != "http":
             raise RuntimeError(f"no {scope['type']} here")
         template, place, params = self._find(scope["path"])
-        call_of(scope).route = template
-        if scope["method"] not in {"GET", "HEAD"}:
-            allowed = ", ".join(("GET", "HEAD", *place.also)).encode()
+        call_of(scope).route = place.label or template
+        if scope["method"] not in {"GET", "HEAD"} or place.page is None:
+            reading = () if place.page is None else ("GET", "HEAD")
+            allowed = ", ".join((*reading, *place.also)).encode()
             raise RefusedWith(problem("method_not_allowed"), [(b"allow", allowed)])
         scope["path_params"] = params
         response = place.page(self._context, Request(scope, receive))

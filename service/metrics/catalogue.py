@@ -76,6 +76,7 @@ OTHER = "other"
 ROUTES = (
     *("/", "/site/{name}", "/errors/{code}", "/status", "/openapi.json", "/docs"),
     *("/livez", "/readyz", "/startupz", "/metrics"),
+    *("/v2/health/{probe}", "/v2/{page}", "/v1/{page}"),
     OTHER,
 )
 """Route templates; anything else counts as ``other``."""

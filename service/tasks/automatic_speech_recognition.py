@@ -11,9 +11,10 @@ from collections.abc import Mapping
 
 from service.core.errors import FieldError
 from service.tasks.audio_classification import NEEDS
-from service.tasks.base import Json, Parameter, Reject, Task, Work
+from service.tasks.base import Task, Work
 from service.tasks.checks import at, choice, switch, table, text, whole
 from service.tasks.media import a_sound
+from service.tasks.parameter import Json, Parameter, Reject
 from service.tasks.schemas import Schema, list_of, one_of
 from service.tasks.tones import tone
 

@@ -15,53 +15,16 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from service.core.errors import FieldError, Refused, invalid, problem
 from service.tasks.media import MARK, MAX_PIXELS, Medium, packed, unpacked
+from service.tasks.parameter import Json, Parameter, Reject
 from service.tasks.schemas import ANY, BY_MEDIUM, BYTES, Schema
-
-Json = Any
-"""A decoded JSON value."""
-
-Role = Literal["prepare", "forward", "post"]
 
 Way = Literal[
     "batched", "alone", "generating", "whole", "hearing", "listening", "speaking", "watching"
 ]
-
-
-class Reject(Exception):
-    """A parameter value that does not fit; ``message`` says what to send instead."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
-
-
-@dataclass(frozen=True, slots=True)
-class Parameter:
-    """One parameter of a task.
-
-    Attributes:
-        name: as in the Transformers pipeline.
-        role: which step uses it; ``prepare`` and ``forward`` are part of the batch key.
-        describe: what to send, for messages and pages ("an integer from 1 to the vocabulary size").
-        check: takes the JSON value and the model's facts (``vocab_size`` and the like, may be
-            empty before the model is ready) and returns the normalised value; raises
-            :class:`Reject`. ``null`` never reaches it: it means "as if absent".
-        required: whether a request without it is refused.
-        stock: the pipeline's own name for it, where that is another.
-        schema: of the values that ``check`` takes, from the same facts.
-    """
-
-    name: str
-    role: Role
-    describe: str
-    check: Callable[[Json, Mapping[str, int]], Json]
-    required: bool = False
-    stock: str = ""
-    schema: Callable[[Mapping[str, int]], Schema] = lambda _: ANY
 
 
 class Work(NamedTuple):
@@ -164,6 +127,7 @@ class Task:
             list.
         hub: the same as the Hugging Face hub's own API has it, for its client.
         hub_type: the media type of that, where it is no JSON.
+        vector: whether parameters make each answer one flat list of numbers.
     """
 
     name: str
@@ -199,6 +163,7 @@ class Task:
     lone: Shape = as_it_is
     hub: Shape = as_it_is
     hub_type: str = "application/json"
+    vector: Callable[[Mapping[str, Json]], bool] = lambda _: False
 
     @property
     def pipeline(self) -> str:

@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from service.core.errors import FieldError
-from service.tasks.base import Json, Parameter, Reject, Role
+from service.tasks.parameter import Json, Parameter, Reject, Role
 from service.tasks.schemas import SCORE, Schema, integer, list_of, one_of
 from service.tasks.schemas import text as text_schema
 

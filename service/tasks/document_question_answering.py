@@ -12,10 +12,11 @@ from collections.abc import Mapping
 from typing import TypeGuard
 
 from service.core.errors import FieldError, Refused, invalid
-from service.tasks.base import Json, Model, Parameter, Reject, Task
+from service.tasks.base import Model, Task
 from service.tasks.checks import at, choice, is_text, switch, table, whole
 from service.tasks.examples import HARBOUR, NIGHT
 from service.tasks.media import an_image
+from service.tasks.parameter import Json, Parameter, Reject
 from service.tasks.schemas import BYTES, Schema, integer, list_of, members, one_of, text
 
 MAX_WORDS = 4096

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.tasks.base import Json, Parameter, Reject, Task
+from service.tasks.base import Task
+from service.tasks.parameter import Json, Parameter, Reject
 from service.tasks.schemas import (
     SCORE,
     STRING,

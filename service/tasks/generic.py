@@ -8,7 +8,8 @@ that is no JSON is the item's own ``model_error``; a cost fitted to the example 
 from __future__ import annotations
 
 from service.core.errors import Refused, invalid
-from service.tasks.base import Json, Task, a_text
+from service.tasks.base import Task, a_text
+from service.tasks.parameter import Json
 from service.tasks.schemas import TEXT, one_of
 
 PREFIX = "generic:"

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.core.errors import FieldError
-from service.tasks.base import Json, Model, Task
+from service.tasks.base import Model, Task
 from service.tasks.checks import at, switch, table
 from service.tasks.examples import HARBOUR, NIGHT, NO_IMAGES
 from service.tasks.media import an_image
+from service.tasks.parameter import Json
 
 
 def _fits(parameters: Mapping[str, Json], model: Model) -> FieldError | None:

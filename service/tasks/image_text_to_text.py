@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.core.errors import Refused, invalid
-from service.tasks.base import Json, Task, Work, a_text
+from service.tasks.base import Task, Work, a_text
 from service.tasks.checks import number, switch, table, texts, whole
 from service.tasks.examples import HARBOUR, NIGHT
 from service.tasks.media import an_image
+from service.tasks.parameter import Json
 from service.tasks.schemas import BYTES, TEXT, list_of, members, one_of
 
 DEFAULT_NEW_TOKENS = 256

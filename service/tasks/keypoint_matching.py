@@ -7,10 +7,11 @@ images' own pixels.
 from __future__ import annotations
 
 from service.core.errors import Refused, invalid
-from service.tasks.base import Json, Task
+from service.tasks.base import Task
 from service.tasks.checks import share, table
 from service.tasks.examples import HARBOUR, NIGHT
 from service.tasks.media import an_image
+from service.tasks.parameter import Json
 from service.tasks.schemas import BYTES, list_of
 
 _PAIR = 2

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from service.tasks.base import Json, Parameter, Reject
 from service.tasks.checks import is_text, texts
+from service.tasks.parameter import Json, Parameter, Reject
 from service.tasks.schemas import Schema
 
 MAX_LABELS = 100

@@ -7,8 +7,9 @@ tokenizer drops rows that are too many for the model.
 from __future__ import annotations
 
 from service.core.errors import Refused, invalid
-from service.tasks.base import Json, Task
+from service.tasks.base import Task
 from service.tasks.checks import choice, is_text, only, switch, table
+from service.tasks.parameter import Json
 from service.tasks.schemas import COUNT, STRING, Schema, list_of, members, one_of, text
 
 MAX_COLUMNS = 32

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.core.errors import Refused, invalid
-from service.tasks.base import Json, Task, a_text
+from service.tasks.base import Task, a_text
 from service.tasks.checks import choice, switch, table, whole
 from service.tasks.media import MARK
+from service.tasks.parameter import Json
 from service.tasks.schemas import NUMBER, STRING, TEXT, list_of, members, one_of
 
 _PAIR = frozenset({"text", "text_pair"})

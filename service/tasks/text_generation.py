@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.core.errors import FieldError, Refused, invalid
-from service.tasks.base import Json, Parameter, Reject, Task, Work, a_text
+from service.tasks.base import Task, Work, a_text
 from service.tasks.checks import MAX_WHOLE, at, number, only, switch, table, texts, whole
+from service.tasks.parameter import Json, Parameter, Reject
 from service.tasks.schemas import STRING, TEXT, Schema, integer, list_of, members, one_of
 
 DEFAULT_NEW_TOKENS = 256

@@ -11,8 +11,9 @@ import base64
 import json
 from collections.abc import Mapping
 
-from service.tasks.base import Json, Task, Work
+from service.tasks.base import Task, Work
 from service.tasks.checks import number, switch, table, whole
+from service.tasks.parameter import Json
 
 DEFAULT_NEW_TOKENS = 256
 """The stock pipeline's for a model that generates, where its own configuration names no other."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.core.errors import FieldError
-from service.tasks.base import Json, Model, Task
+from service.tasks.base import Model, Task
 from service.tasks.checks import at, choice, table, texts, whole
+from service.tasks.parameter import Json
 from service.tasks.schemas import COUNT, SCORE, STRING, list_of, members, one_of
 
 _STRATEGIES = ("none", "simple", "first", "average", "max")

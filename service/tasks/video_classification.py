@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from service.core.errors import FieldError
-from service.tasks.base import Json, Task
+from service.tasks.base import Task
 from service.tasks.checks import at, choice, table, whole
 from service.tasks.film import FILM
 from service.tasks.media import a_video
+from service.tasks.parameter import Json
 
 MAX_FRAMES = 1024
 """That are decoded to find those that a model looks at: 40 s of a film, a second or two of work."""

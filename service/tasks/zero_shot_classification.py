@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
-from service.tasks.base import Json, Task, Work
+from service.tasks.base import Task, Work
 from service.tasks.checks import switch, table
 from service.tasks.labels import candidate_labels, template
+from service.tasks.parameter import Json
 from service.tasks.schemas import SCORE, STRING, list_of, members, one_of
 
 

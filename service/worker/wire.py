@@ -110,6 +110,7 @@ class Facts(msgspec.Struct, frozen=True):
         path: how answers are made: ``stock``, or the name of a faster way that was proved equal.
         step_units: units of one generated token, 0 where none are generated.
         most_units: most padded units whose answers fit one frame, 0 where they always do.
+        width: numbers of a text's one vector, pooled as the model says, 0 where it has none.
     """
 
     task: str
@@ -131,6 +132,7 @@ class Facts(msgspec.Struct, frozen=True):
     path: str = "stock"
     step_units: float = 0.0
     most_units: int = 0
+    width: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True, tag_field=_TAG, tag="ready"):

@@ -8,7 +8,7 @@ import pytest
 
 from service.core.lifecycle import REASONS
 from service.core.limits import DEADLINE_LADDER_S
-from service.http import pages
+from service.http import PLACES, pages
 from service.logs import EVENTS
 from service.metrics import CATALOGUE, LATENCY_BUCKETS_S, OTHER, ROUTES, Kind, Row
 from tests.tools import ROOT
@@ -159,5 +159,6 @@ def test_every_reason_of_not_being_ready_has_its_advice() -> None:
 
 def test_routes_are_those_that_are_served() -> None:
     """Every route of the server has its label value, and there is none besides but ``other``."""
-    served = pages.PROBES | pages.READING | pages.watching(None)
+    places = PLACES | pages.watching(None)
+    served = {place.label or template for template, place in places.items()}
     assert {*served, OTHER} == set(ROUTES)

@@ -38,6 +38,7 @@ from service.worker.wire import Facts
 
 VOCABULARY = 100
 MAX_TOKENS = 16
+WIDTH = 3
 
 Mode = Literal["answer", "hold", "refuse", "raise"]
 """What becomes of an admitted request: answered at once, kept, refused, or a bug shows."""
@@ -57,7 +58,7 @@ class ScriptedDispatcher:
 
     def __init__(self, limits: Limits | None) -> None:
         self.limits = limits
-        self.int_facts = {"vocab_size": VOCABULARY, "max_tokens": MAX_TOKENS}
+        self.int_facts = {"vocab_size": VOCABULARY, "max_tokens": MAX_TOKENS, "width": WIDTH}
         self.draining = False
         self.ever_ready = True
         self.facts: Facts | None = None
@@ -115,12 +116,18 @@ class ScriptedDispatcher:
             item.move(ItemState.RUNNING)
 
     def answer(self, ticket: Ticket) -> None:
-        """Every item gets an answer that says how many bytes it had, and its parameters."""
+        """Every item gets an answer that says how many bytes it had, and its parameters.
+
+        Where one vector is asked for, it is one, which begins with the number of characters.
+        """
         self.run(ticket)
         for item in ticket.items:
-            given = {"bytes": len(item.inputs.encode()), **json.loads(item.parameters)}
+            parameters = json.loads(item.parameters)
+            given = {"bytes": len(item.inputs.encode()), **parameters}
+            vector = [len(item.inputs), 0.5, -0.25]
+            answer = vector if parameters.get("pooling", "none") != "none" else given
             item.move(ItemState.DONE)
-            ticket.answer(item, json.dumps(given).encode(), 0.004, len(ticket.items))
+            ticket.answer(item, json.dumps(answer).encode(), 0.004, len(ticket.items))
 
     def _ended(self, ticket: Ticket) -> None:
         end = ticket._end.result()
@@ -152,7 +159,7 @@ class Stage:
             settings=self.settings,
             metrics=self.metrics,
             dispatcher=cast("Dispatcher", self.dispatcher),
-            task=TASKS["fill-mask"],
+            task=TASKS[self.settings.task],
             log=structlog.wrap_logger(
                 None,
                 processors=[self._capture],

@@ -13,7 +13,8 @@ from jsonschema import Draft202012Validator  # type: ignore[import-untyped]
 
 from service.core.errors import Refused
 from service.tasks import TASKS, task_named
-from service.tasks.base import Parameter, Reject, Task
+from service.tasks.base import Task
+from service.tasks.parameter import Parameter, Reject
 from service.tasks.schemas import BYTES
 
 FACTS = {"vocab_size": 50, "max_tokens": 40}

@@ -25,6 +25,8 @@ BAD: dict[tuple[str, str], list[Any]] = {
     ("token-classification", "ignore_labels"): [5, {}, [""], [5], ["a" * 65], ["\ud800"]],
     ("token-classification", "stride"): [-1, 2.5, 10**30, *NO_NUMBERS, 4],
     ("feature-extraction", "truncation"): NO_SWITCHES,
+    ("feature-extraction", "pooling"): ["MEAN", "", "weighted", 1, True, [], {}],
+    ("feature-extraction", "normalize"): [*NO_SWITCHES, True],  # alone it has nothing to act on
     ("zero-shot-classification", "candidate_labels"): [
         [], "", " , ,", {}, 5, [""], ["a", 5], ["a" * 201], ["a"] * 101, ["\ud800"],
     ],

@@ -62,6 +62,7 @@ CASES: dict[str, list[Case]] = {
     "feature-extraction": [
         *[(text, {}) for text in TEXTS + ODD],
         (text_of(90), {"truncation": True}),
+        (TEXTS[5], {"pooling": "none"}),
     ],
     "zero-shot-classification": [
         *[(text, LABELS) for text in TEXTS[:-1] + ODD],

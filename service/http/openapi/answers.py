@@ -33,25 +33,31 @@ POINTER: Schema = {
     "pattern": r"^(/.*)?$",
     "description": "JSON pointer into the body",
 }
-SCHEMAS: dict[str, Described] = {
-    "Problem": {
-        **members(
-            type={"type": "string", "description": "where the error is explained"},
-            title={"type": "string"},
-            status={"type": "integer"},
-            detail={"type": "string"},
-            code={"enum": [code for code in ERRORS if code not in UNSEEN]},
-            retryable={"type": "boolean", "description": "whether the same request may succeed"},
-            request_id={"type": "string"},
-            retry_after_ms={"type": "integer", "minimum": 1},
-            errors=list_of(members(pointer=POINTER, message={"type": "string"}), 1),
-            limit={**COUNT, "description": "the limit that was passed"},
-            min_timeout_ms={**COUNT, "description": "the shortest deadline that can work"},
-            optional=("retry_after_ms", "errors", "limit", "min_timeout_ms"),
-        ),
-        "description": "A refusal (RFC 9457).",
-    }
-}
+
+
+def problem_schema(error: Schema | None = None) -> Described:
+    """A refusal; with the member ``error`` that the clients of other protocols read."""
+    more = {} if error is None else {"error": error}
+    schema = members(
+        more,
+        type={"type": "string", "description": "where the error is explained"},
+        title={"type": "string"},
+        status={"type": "integer"},
+        detail={"type": "string"},
+        code={"enum": [code for code in ERRORS if code not in UNSEEN]},
+        retryable={"type": "boolean", "description": "whether the same request may succeed"},
+        request_id={"type": "string"},
+        retry_after_ms={"type": "integer", "minimum": 1},
+        errors=list_of(members(pointer=POINTER, message={"type": "string"}), 1),
+        limit={**COUNT, "description": "the limit that was passed"},
+        min_timeout_ms={**COUNT, "description": "the shortest deadline that can work"},
+        optional=("retry_after_ms", "errors", "limit", "min_timeout_ms", *more),
+    )
+    return {**schema, "description": "A refusal (RFC 9457)."}
+
+
+SCHEMAS: dict[str, Described] = {"Problem": problem_schema()}
+"""Shapes that several answers share."""
 
 _ID = "X-Request-Id"
 _AGAIN = "Retry-After"

@@ -8,7 +8,7 @@ from typing import Any
 from service.core.errors import Refused
 from service.http.openapi.answers import Described
 from service.http.openapi.served import Served
-from service.tasks.base import Json, Parameter
+from service.tasks.parameter import Json, Parameter
 from service.tasks.schemas import BY_MEDIUM, TEXT, Schema, list_of, one_of
 
 JSON = "application/json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from service import NAME
 from service.core.errors import ERRORS
+from service.http.openapi import clients
 from service.http.openapi.answers import HEADERS, SCHEMAS, Described, responses
 from service.http.openapi.operation import Operation
 from service.http.openapi.operations import OPERATIONS, TAGS
@@ -21,7 +22,7 @@ def document(served: Served) -> Described:
         operation = describe(served)
         if operation is not None:
             paths.setdefault(path, {})[method] = _operation(operation, served)
-    components: Described = {"schemas": SCHEMAS, "headers": HEADERS}
+    components: Described = {"schemas": SCHEMAS | clients.SCHEMAS, "headers": HEADERS}
     if served.keyed:
         says = "One of the server's API keys."
         components["securitySchemes"] = {

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from service.core.errors import ERRORS
 from service.core.errors import OutcomeClass as Class
 from service.http import site
+from service.http.openapi import clients
 from service.http.openapi.answers import PREDICTED, Answer
 from service.http.openapi.bodies import JSON, prediction_answer, prediction_body
 from service.http.openapi.operation import (
@@ -34,6 +35,7 @@ HTML = "text/html"
 
 TAGS = {
     "predictions": "Ask the model.",
+    "clients": "For clients of the Open Inference Protocol V2 and of OpenAI's embeddings.",
     "health": "Probes; open to everybody, and never dependent on load.",
     "figures": "How it goes.",
     "reading": "Pages for people; programs get JSON where the address has both.",
@@ -193,5 +195,6 @@ OPERATIONS: dict[tuple[str, str], Callable[[Served], Operation | None]] = {
     ("/site/{name}", "get"): _asset,
     ("/openapi.json", "get"): _document,
     ("/docs", "get"): _docs,
+    **clients.OPERATIONS,
 }
 """By path and method. ``HEAD`` works wherever ``get`` does and is not described again."""

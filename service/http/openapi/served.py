@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from service.settings import Settings
 from service.tasks import Task
-from service.tasks.base import Json
+from service.tasks.parameter import Json
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import copy
 import gc
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -72,18 +73,22 @@ def load_task(load: Load, folder: Path, task: Task) -> StockPipeline | Whole:
     pipe = pipeline(
         task.pipeline, model=loaded.model, tokenizer=loaded.tokenizer, device=loaded.device
     )
-    made = _kind(task)(load, task, pipe)
+    made = _kind(task, folder)(load, task, pipe)
     made.warm_up()
     return made
 
 
-def _kind(task: Task) -> type[StockPipeline | Whole]:
+def _kind(task: Task, folder: Path) -> Callable[[Load, Task, Foreign], StockPipeline | Whole]:
     if task.way == "generating":
         from service.worker.pipelines.generating import Generating
 
         return Generating
     if task.way == "whole":
         return Whole
+    if "pooling" in task.parameters:
+        from service.worker.pipelines.embedding import Embedding
+
+        return partial(Embedding, folder=folder)
     return Tasked
 
 
@@ -111,22 +116,23 @@ class Tasked(StockPipeline):
         del media
         tokenizer, task = self.prepare_tokenizer, self.task
         special = tokenizer.num_special_tokens_to_add()
-        model = Model(self.max_tokens, special, fast_tokenizer=bool(tokenizer.is_fast))
+        most = self.most_tokens(parameters)
+        model = Model(most, special, fast_tokenizer=bool(tokenizer.is_fast))
         if (fault := task.fits(parameters, model)) is not None:
             raise Unsuitable(fault.message, pointer=fault.pointer)
         cut = any(parameters.get(name) not in (None, False) for name in task.cutting)
-        tokenizer.model_max_length = self.max_tokens if cut else UNCUT
-        call = task.call(parameters)
+        tokenizer.model_max_length = most if cut else UNCUT
+        call = self.stock_call(parameters)
         given, _, _ = self._preparing._sanitize_parameters(**call)  # noqa: SLF001 - see the law
         given = {**self.pipe._preprocess_params, **given}  # noqa: SLF001
         made = self._preparing.preprocess(self.stock_input(task.arrived(inputs)), **given)
         rows = tuple(_row(part) for part in (made if self._chunked else [made]))
         longest = max(row.length for row in rows)
-        if longest > self.max_tokens:
+        if longest > most:
             raise Unsuitable(
-                f"the text has {longest} tokens, this model takes at most {self.max_tokens}; "
+                f"the text has {longest} tokens, this model takes at most {most}; "
                 "send a shorter text",
-                limit=self.max_tokens,
+                limit=most,
             )
         if not longest:
             raise Unsuitable("send a text of which the model's tokenizer leaves something")
@@ -134,6 +140,15 @@ class Tasked(StockPipeline):
             _KEEP_BYTES + sum(tensor.nbytes for tensor in row.tensors.values()) for row in rows
         )
         return self.decided(PreparedInput(0, nbytes, Pieces(rows, call, {})))
+
+    def most_tokens(self, parameters: Mapping[str, Any]) -> int:
+        """Most tokens of one row under these parameters."""
+        del parameters
+        return self.max_tokens
+
+    def stock_call(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """The parameters that the stock call knows, by its names for them."""
+        return self.task.call(parameters)
 
     def stock_input(self, value: Foreign) -> Foreign:
         """The input as the stock preprocess takes it."""
@@ -153,7 +168,7 @@ class Tasked(StockPipeline):
         batch: list[Pieces] = [item.payload for item in items]
         with torch.inference_mode():
             return [
-                self._answer(pieces, outputs)
+                self.answer(pieces, outputs)
                 for pieces, outputs in zip(batch, self.forward(batch), strict=True)
             ]
 
@@ -225,7 +240,8 @@ class Tasked(StockPipeline):
                 found[name] = None
         return ModelOutput(found) if isinstance(outputs, ModelOutput) else found
 
-    def _answer(self, pieces: Pieces, outputs: list[Foreign]) -> Foreign:
+    def answer(self, pieces: Pieces, outputs: list[Foreign]) -> Foreign:
+        """Postprocess an item's outputs, row by row."""
         _, _, given = self.pipe._sanitize_parameters(**pieces.call)  # noqa: SLF001
         given = {**self.pipe._postprocess_params, **given}  # noqa: SLF001
         return self.pipe.postprocess(outputs if self._chunked else outputs[0], **given)

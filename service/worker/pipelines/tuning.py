@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from service.tasks.base import Json
+from service.tasks.parameter import Json
 from service.worker.faults import kind_of
 from service.worker.interface import CannotLoad, Foreign, PreparedInput
 from service.worker.pipelines.hearing import MAX_PIECE_S, UNITS_A_SECOND, Heard, shape_of
