@@ -22,6 +22,11 @@ WAYS = {
     "batched": "batched: inputs of several requests go through the model together",
     "generating": "generating: token after token, inputs of the same parameters together",
     "whole": "whole: the stock call itself, one input after the other",
+    "alone": "alone: the stock forward, one input after the other",
+    "hearing": "hearing: sounds of one length together, others where padding does no harm",
+    "listening": "listening: every piece of every sound together, as far as the model allows",
+    "speaking": "speaking: one text after the other",
+    "watching": "watching: films together, each as the model's own number of frames",
 }
 """How a worker runs a task, by the entry's word."""
 
@@ -87,7 +92,8 @@ def limits(settings: Settings, facts: Facts) -> Iterator[Row]:
     )
     yield "predicted wait", f"{_ms(derived.wait_cap_s)}, then 503 overloaded"
     yield "a batch", f"{_ms(derived.batch_time(facts.cost_fixed_s))} at most"
-    yield "tokens", f"{facts.max_tokens} in one input"
+    if facts.max_tokens:
+        yield "tokens", f"{facts.max_tokens} in one input"
     one, many = derived.max_chars(1), derived.max_chars(settings.max_items)
     yield "characters", f"{one} in a request of one input, {many} in one of {settings.max_items}"
     yield from _of_requests(settings, chars=False)

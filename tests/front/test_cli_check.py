@@ -87,7 +87,7 @@ def test_check_says_what_would_be_served(task: str, capsys: pytest.CaptureFixtur
         assert name + (" (required)" if parameter.required else "") in served["parameters"]
     assert ("needs" in served) == bool(entry.needs)
     assert limits["inputs"] == "256 in a request"  # the queue holds no more
-    assert limits["body"] == "1048576 bytes"
+    assert limits["body"] == f"{2**20 if entry.media == 'text' else 16 * 2**20} bytes"
     assert "--load" in limits["deadline"]
     assert "Cost" not in found
 

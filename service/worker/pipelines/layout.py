@@ -2,8 +2,8 @@
 
 A linear layer multiplies by the transpose of its weight, and as checkpoints have it each multiply
 walks through the weight across its rows. Laid out once the other way, the same numbers are read one
-after the other. On a CPU a lone input is answered about a sixth sooner, a batch of four about a
-twentieth, and from a few hundred tokens on it makes no difference.
+after the other. On a CPU a lone input is answered about a tenth sooner, so is a batch of four,
+and with some hundreds of tokens it makes hardly a difference (``python -m tests.bench.gains``).
 
 Laws
 - The numbers stay what they are; an answer changes in its last digits at most, as it does with the
