@@ -134,7 +134,8 @@ def test_bodies(task: str) -> None:
     if not entry.needs_parameters:
         assert takes({"inputs": example, "parameters": None})
     content = described(task)["paths"]["/"]["post"]["requestBody"]["content"]
-    assert ("text/plain" in content) == (takes({"inputs": "a [MASK]"}) and task != "image")
+    textual = takes({"inputs": "a [MASK]"}) and entry.media == "text"
+    assert ("text/plain" in content) == textual
 
 
 def test_limits_are_those_in_force() -> None:
