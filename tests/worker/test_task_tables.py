@@ -1,4 +1,4 @@
-"""The tables of the text tasks: what passes, what is refused and which field is named."""
+"""The tables of text, sound and film: what passes, what is refused, which field is named."""
 
 from __future__ import annotations
 
@@ -15,6 +15,14 @@ from service.tasks.media import MARK
 FACTS = {"max_tokens": 40}
 NO_NUMBERS = ["5", True, [], {}, float("nan"), float("inf")]
 NO_SWITCHES = [0, 1, "true", [], {}]
+NO_WHOLES = [0, -1, 2.5, 10**30, *NO_NUMBERS]
+NO_LABELS: list[Any] = [
+    [], "", " , ,", {}, 5, [""], ["a", 5], ["a" * 201], ["a"] * 101, ["\ud800"],
+]  # fmt: skip
+NO_TEMPLATES = [
+    "none", "{} and {}", "{0}", "{.__class__} {}", "{} }", "", 5, "\ud800 {}", "{}" + "a" * 500,
+]  # fmt: skip
+NO_FUNCTIONS = ["SOFTMAX", "", 1, True, [], {}]
 LABELS = {"candidate_labels": ["a", "b"]}
 
 BAD: dict[tuple[str, str], list[Any]] = {
@@ -27,12 +35,8 @@ BAD: dict[tuple[str, str], list[Any]] = {
     ("feature-extraction", "truncation"): NO_SWITCHES,
     ("feature-extraction", "pooling"): ["MEAN", "", "weighted", 1, True, [], {}],
     ("feature-extraction", "normalize"): [*NO_SWITCHES, True],  # alone it has nothing to act on
-    ("zero-shot-classification", "candidate_labels"): [
-        [], "", " , ,", {}, 5, [""], ["a", 5], ["a" * 201], ["a"] * 101, ["\ud800"],
-    ],
-    ("zero-shot-classification", "hypothesis_template"): [
-        "none", "{} and {}", "{0}", "{.__class__} {}", "{} }", "", 5, "\ud800 {}", "{}" + "a" * 500,
-    ],
+    ("zero-shot-classification", "candidate_labels"): NO_LABELS,
+    ("zero-shot-classification", "hypothesis_template"): NO_TEMPLATES,
     ("zero-shot-classification", "multi_label"): NO_SWITCHES,
     ("text-generation", "max_new_tokens"): [0, -1, 40, 10**30, 2.5, *NO_NUMBERS],
     ("text-generation", "min_new_tokens"): [-1, 10**30, 2.5, *NO_NUMBERS, 257],
@@ -49,6 +53,29 @@ BAD: dict[tuple[str, str], list[Any]] = {
     ("table-question-answering", "sequential"): NO_SWITCHES,
     ("table-question-answering", "padding"): [True, "", "yes", 5],
     ("table-question-answering", "truncation"): ["x", 5, False],
+    ("text-to-audio", "do_sample"): NO_SWITCHES,
+    ("text-to-audio", "max_new_tokens"): [4097, *NO_WHOLES],
+    ("text-to-audio", "temperature"): [0, -1, 101, *NO_NUMBERS],
+    ("text-to-audio", "top_k"): NO_WHOLES,
+    ("text-to-audio", "top_p"): [0, 1.01, *NO_NUMBERS],
+    ("audio-classification", "top_k"): NO_WHOLES,
+    ("audio-classification", "function_to_apply"): NO_FUNCTIONS,
+    ("zero-shot-audio-classification", "candidate_labels"): NO_LABELS,
+    ("zero-shot-audio-classification", "hypothesis_template"): NO_TEMPLATES,
+    ("automatic-speech-recognition", "chunk_length_s"): [0, 0.5, 31, *NO_NUMBERS],
+    ("automatic-speech-recognition", "stride_length_s"): [
+        -1, 31, [1], [1, 2, 3], [1, "2"], [True, 1], *NO_NUMBERS, 1,  # alone it has nothing to cut
+    ],
+    ("automatic-speech-recognition", "return_timestamps"): ["", "words", 0, [], {}],
+    ("automatic-speech-recognition", "return_language"): NO_SWITCHES,
+    ("automatic-speech-recognition", "max_new_tokens"): NO_WHOLES,
+    ("automatic-speech-recognition", "num_beams"): [11, *NO_WHOLES],
+    ("automatic-speech-recognition", "language"): ["", " ", "a" * 33, "\ud800", 5, [], {}],
+    ("automatic-speech-recognition", "task"): ["sing", "", 5, []],
+    ("video-classification", "num_frames"): NO_WHOLES,
+    ("video-classification", "frame_sampling_rate"): NO_WHOLES,
+    ("video-classification", "top_k"): NO_WHOLES,
+    ("video-classification", "function_to_apply"): NO_FUNCTIONS,
 }  # fmt: skip
 
 INPUTS = [
@@ -82,12 +109,12 @@ def pointers(task: str, parameters: Any) -> list[str]:
 
 
 def test_every_parameter_has_bad_values() -> None:
-    """No parameter of the text tasks is left out of the table above."""
+    """No parameter of these tasks is left out of the table above."""
     untried = {"fill-mask", "synthetic"}  # have tests of their own
     known = {
         (task.name, name)
         for task in TASKS.values()
-        if task.name not in untried and task.media == "text"
+        if task.name not in untried and task.media != "image"
         for name in task.parameters
     }
     assert known == set(BAD)
