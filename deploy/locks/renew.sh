@@ -33,5 +33,14 @@ else
 fi
 # cuda: What a CUDA image runs.
 UV_FIND_LINKS= lock cuda pyproject.toml
+# audio: What the extra audio adds to an image.
+# tables: What the extra tables adds to an image.
+# vision: What the extra vision adds to an image.
+for extra in audio tables vision; do
+  wanted=$(mktemp --suffix=.in)
+  sed -n "s/^$extra = \[\(.*\)\].*/\1/p" pyproject.toml | tr -d '" ' | tr ',' '\n' > "$wanted"
+  UV_FIND_LINKS= lock "$extra" "$wanted"
+  rm "$wanted"
+done
 # build: What builds the wheel and the bill of materials; nothing of it is in the image.
 lock build deploy/locks/build.in

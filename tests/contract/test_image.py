@@ -7,10 +7,12 @@ import re
 import subprocess
 from fnmatch import fnmatch
 
+import image_check
 import yaml
 
 from service.settings import load_settings
 from tests.contract.dockerfile import all_of, environment, stages
+from tests.contract.manifests_rendered import only
 from tests.contract.tree import files
 from tests.tools import ROOT, require_tool
 
@@ -71,13 +73,17 @@ def test_every_package_is_held_to_its_hash() -> None:
     (runs, *_), arguments = all_of(BUILD, "RUN"), all_of(BUILD, "ARG")
     assert "TORCH=cpu" in arguments
     installs = [part for part in runs.split("&&") if " install " in part]
-    assert len(installs) == 2
+    assert len(installs) == 3
     for part in installs:
         assert "--require-hashes --no-deps" in part
-    for choice in ("cpu", "cuda", "build"):
+    for choice in ("cpu", "cuda", "build", "audio", "tables", "vision"):
         assert (ROOT / "deploy" / "locks" / f"{choice}.txt").is_file()
     assert "deploy/locks/build.txt" in installs[0]
     assert "deploy/locks/${TORCH}.txt" in installs[1]
+    # Nothing more by default; a lock that is not there ends the build.
+    assert 'EXTRAS=""' in arguments
+    assert "for extra in ${EXTRAS}" in installs[2]
+    assert 'deploy/locks/${extra}.txt" || exit 1' in installs[2]
 
 
 def test_nobody_in_particular_and_no_shell() -> None:
@@ -116,6 +122,21 @@ def test_health_is_liveness_at_the_port_of_the_image() -> None:
     port = load_settings([], {"SEAWALL_BIND": RUNS["SEAWALL_BIND"]}).address.port
     assert command[0] == "python"
     assert f"http://127.0.0.1:{port}/livez" in command[-1]
+
+
+def test_what_is_checked_is_what_is_run() -> None:
+    """The check runs an image with the options of the head, the user and the manifests' memory."""
+    head = " ".join(re.findall(r"(?m)^# ( +(?:docker run|--).*)", FILE.read_text()))
+    shown = head[head.index("docker run") :].replace("\\", "").split()
+    flags = shown[shown.index("--read-only") : shown.index("seawall")]
+    assert [*image_check.HARDENED] == flags
+    assert f"{image_check.USER}:{image_check.USER}" in all_of(LAST, "USER")
+    assert int(flags[flags.index("--memory") + 1][:-1]) << 30 == image_check.MEMORY_BYTES
+    (container,) = only("base", "Deployment")["spec"]["template"]["spec"]["containers"]
+    assert container["resources"]["limits"]["memory"] == f"{image_check.MEMORY_BYTES >> 30}Gi"
+    stop_s = int(flags[flags.index("--stop-timeout") + 1])
+    settings = load_settings([], RUNS)
+    assert stop_s * 1000 >= settings.drain_delay_ms + settings.drain_timeout_ms + 5000
 
 
 def test_a_build_sees_what_it_needs() -> None:

@@ -22,6 +22,9 @@ PINS = {
     )
 }
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
+ELSEWHERE = {"bench", "ray"}
+"""Extras of no image: plots belong to whoever measures, and Ray has images of its own."""
+EXTRAS = sorted({*PROJECT["project"]["optional-dependencies"]} - ELSEWHERE)
 
 
 def lock(name: str) -> dict[str, tuple[str, int]]:
@@ -33,7 +36,12 @@ def lock(name: str) -> dict[str, tuple[str, int]]:
     }
 
 
-@pytest.mark.parametrize("name", ["cpu", "cuda", "build"])
+def asked(lines: list[str]) -> set[str]:
+    """The names of the packages that requirements ask for."""
+    return {licences.canonical(re.split(r"[<>=]", line)[0]) for line in lines}
+
+
+@pytest.mark.parametrize("name", ["cpu", "cuda", "build", *EXTRAS])
 def test_every_package_is_one_release_with_hashes(name: str) -> None:
     """Each line names one release and its hashes, nothing else, and no place to get it from."""
     text = (FOLDER / f"{name}.txt").read_text()
@@ -50,8 +58,18 @@ def test_an_image_holds_the_tested_set(name: str) -> None:
     for package, version in held.items():
         if not (name == "cuda" and torch_build.CUDA_NAME.match(package)):
             assert PINS[package] == version.partition("+")[0], package
-    asked = (re.split(r"[<>=]", line)[0] for line in PROJECT["project"]["dependencies"])
-    assert {licences.canonical(one) for one in asked} <= {*held}
+    assert asked(PROJECT["project"]["dependencies"]) <= {*held}
+
+
+@pytest.mark.parametrize("extra", EXTRAS)
+def test_an_extra_adds_to_either_image(extra: str) -> None:
+    """An extra's lock holds all it asks for, as tested, and changes nothing that is there."""
+    held = {package: version for package, (version, _) in lock(extra).items()}
+    assert asked(PROJECT["project"]["optional-dependencies"][extra]) <= {*held}
+    for package, version in held.items():
+        assert PINS[package] == version
+        for image in (lock("cpu"), lock("cuda")):
+            assert image.get(package, (version,))[0] == version
 
 
 def test_cuda_is_in_the_one_and_not_in_the_other() -> None:
@@ -78,14 +96,15 @@ def test_the_build_tools_are_those_that_are_named() -> None:
 def test_every_licence_is_known() -> None:
     """Each package that serving needs names a licence that has been decided about."""
     done = subprocess.run(
-        [sys.executable, "-P", "deploy/licences.py"],
+        [sys.executable, "-P", "deploy/licences.py", *EXTRAS],
         cwd=ROOT, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     listed = {licences.canonical(row.split()[1]) for row in done.stdout.splitlines()[2:]}
     assert "seawall" in listed
     # Several of these are needed under one system or Python only.
-    assert {*lock("cpu")} - listed <= {"setuptools", "greenlet"}
+    held = {package for name in ("cpu", *EXTRAS) for package in lock(name)}
+    assert held - listed <= {"setuptools", "greenlet"}
 
 
 def test_a_strange_licence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,8 +113,29 @@ def test_a_strange_licence_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     assert licences.known("LicenseRef-NVIDIA-Proprietary")
     for text in ("", "GPL-3.0-only", "MIT AND AGPL-3.0-only", "ask us"):
         assert not licences.known(text)
-    monkeypatch.setattr(licences, "KNOWN", {"Apache-2.0"})
-    assert licences.main() == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(licences, "KNOWN", {"Apache-2.0"})
+        assert licences.main([]) == 1
+
+
+def test_a_wheel_that_carries_libraries_is_looked_into(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Libraries of others that nobody has looked into make it fail; those of media are told."""
+    assert licences.main(["vision"]) == 0
+    carried = {
+        licences.canonical(one.metadata["Name"])
+        for one in licences.needed(extras=EXTRAS)
+        if licences.carries(one)
+    }
+    assert carried <= {*licences.CARRIED}
+    assert {*licences.CARRIED} <= {package for name in ("cpu", *EXTRAS) for package in lock(name)}
+    assert "GPL-2.0" in licences.CARRIED["av"]
+    monkeypatch.delitem(licences.CARRIED, "av")
+    assert licences.main(["vision"]) == int("av" in carried)
+
+
+def test_an_extra_that_is_not_there_is_no_licence() -> None:
+    """An extra that is misspelt, or was not installed, is a failure and not a shorter list."""
+    assert licences.main(["visions"]) == 1
 
 
 def test_the_closure_is_that_of_the_project() -> None:
