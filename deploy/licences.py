@@ -38,9 +38,9 @@ CARRIED = {
     "soundfile": "libsndfile, LAME, mpg123 (LGPL-2.1-or-later); FLAC, Ogg, Vorbis, Opus (BSD)",
     "soxr": "libsoxr (LGPL-2.1-or-later), PFFFT (BSD)",
 }
-"""What wheels carry of others, and under which terms. GPL and LGPL ask whoever passes an image on for
-the sources of those libraries. Without an extra there is numpy's alone, whose exception asks for
-none."""
+"""What wheels carry of others, and under which terms. GPL and LGPL ask whoever passes an image on
+for the sources of those libraries. Without an extra there is numpy's alone, whose exception asks
+for none."""
 
 NVIDIA = re.compile(r"NVIDIA|LicenseRef-NVIDIA", re.IGNORECASE)
 """CUDA packages: passed on under NVIDIA's own terms, which whoever ships a CUDA image must read."""
