@@ -44,8 +44,11 @@ class Ask:
         parameters: JSON bytes of an object, checked by the task.
         is_list: whether the client sent a list (also of one).
         nbytes: bytes of the body.
-        headers_at, body_at: when headers and body were complete, seconds of the one clock.
-        timeout_s: the deadline that the client named (the smaller of its headers), else ``None``.
+        headers_at, body_at: when headers and body were complete, seconds of the one clock; earlier
+            by what the request waited before it came here, where that is known.
+        timeout_s: the deadline that the client named, from the headers on, else ``None``.
+        proxy_s: what the proxy in front will wait, from the headers on; it never makes a deadline
+            longer, the default neither.
         rehearse: the fault to act out, only in rehearsal mode.
         client: whose share of the queue it takes, empty if nobody knows.
         times: how often each text goes through the model (once for each label, for example).
@@ -68,12 +71,40 @@ class Ask:
     steps: int = 0
     media: tuple[bytes, ...] = ()
     sizes: tuple[int, ...] = ()
+    proxy_s: float = math.inf
 
     def parts(self) -> list[tuple[str, bytes, int]]:
         """Text, bytes and size of each input."""
         media = self.media or (b"",) * len(self.inputs)
         sizes = self.sizes or tuple(map(len, self.inputs))
         return list(zip(self.inputs, media, sizes, strict=True))
+
+
+class Due(NamedTuple):
+    """A deadline.
+
+    Attributes:
+        at: when, seconds of the one clock.
+        allowed_s: what it is called before a client.
+    """
+
+    at: float
+    allowed_s: float
+
+
+def due(ask: Ask, default_s: float, most_s: float) -> Due:
+    """When an answer must be there.
+
+    A client's own time runs from the headers on, the server's default from the body on. Neither is
+    longer than the server allows, nor than the proxy waits.
+    """
+    if ask.timeout_s is not None:
+        allowed_s = min(ask.timeout_s, ask.proxy_s, most_s)
+        return Due(ask.headers_at + allowed_s, allowed_s)
+    allowed_s = min(default_s, most_s)
+    return min(
+        Due(ask.body_at + allowed_s, allowed_s), Due(ask.headers_at + ask.proxy_s, ask.proxy_s)
+    )
 
 
 class Line(NamedTuple):

@@ -5,7 +5,7 @@ The order of the decision stands in ``core/admission``; this room collects the v
 Laws
 - No await between looking and taking: a burst of N + k gives exactly k refusals.
 - A client's own deadline starts at its headers; the server's default starts when the body is
-  complete. A client can only tighten what ``max_deadline_ms`` allows.
+  complete. A client can only tighten what ``max_deadline_ms`` allows, a proxy whatever would hold.
 - Inputs are remembered only as keyed hashes (suspects and poisoned inputs).
 - Where load alone would refuse a client that holds little, whoever holds most makes room
   (``core/shares``), in the same step; a request that is refused all the same displaces nobody.
@@ -22,9 +22,8 @@ from itertools import count
 
 from service.core import admission
 from service.core.admission import Ask, Line, Size
-from service.core.errors import FieldError, Problem, Refused, problem
+from service.core.errors import FieldError, Problem, Refused, Stage, problem
 from service.core.item import Item
-from service.core.limits import Limits
 from service.core.queue import BoundedQueue
 from service.core.shares import Held, Measure
 from service.core.suspects import Suspects
@@ -104,7 +103,10 @@ class Intake:
             own_s = plan.cost.batch_s(units[0])
         else:
             own_s = plan.cost.line_s(sum(units), len(units), self._pool.batch_budget())
-        deadline = _deadline(ask, own_s, plan.limits)
+        allowance = plan.limits.deadline_s + (2 * own_s if ask.is_list else 0.0)
+        deadline, allowed_s = admission.due(ask, allowance, plan.limits.max_deadline_s)
+        if deadline <= now:  # it waited elsewhere for longer than its client does
+            raise Refused(problem("deadline_exceeded", stage=Stage.RECEIVE))
         own = Size(
             items=len(ask.inputs),
             own_s=own_s,
@@ -123,7 +125,7 @@ class Intake:
             ticket_of(item).refuse(problem("queue_full", _DISPLACED, retry_after_s=again_s))
 
         loop = asyncio.get_running_loop()
-        ticket = Ticket(ask, deadline - now, loop, self._on_end, self._on_out)
+        ticket = Ticket(ask, deadline - now, allowed_s, loop, self._on_end, self._on_out)
         share = ask.nbytes // len(ask.inputs)
         ticket.items = [
             Item(
@@ -224,10 +226,3 @@ def _poisoned(ask: Ask, index: int) -> Problem:
     if not ask.is_list:
         return refusal
     return problem("poisoned_input", errors=(FieldError(f"/inputs/{index}", refusal.detail),))
-
-
-def _deadline(ask: Ask, own_s: float, limits: Limits) -> float:
-    if ask.timeout_s is not None:
-        return ask.headers_at + min(ask.timeout_s, limits.max_deadline_s)
-    allowance = limits.deadline_s + (2 * own_s if ask.is_list else 0.0)
-    return ask.body_at + min(allowance, limits.max_deadline_s)

@@ -43,6 +43,7 @@ class Ticket:
     Args:
         ask: the request.
         timeout_s: seconds until its deadline.
+        allowed_s: what the deadline is called before the client.
         loop: the event loop, for the deadline's timer.
         on_end: called once, at the end, to withdraw what still waits.
         on_out: called once, when it has ended and none of its items runs any more.
@@ -52,6 +53,7 @@ class Ticket:
         self,
         ask: Ask,
         timeout_s: float,
+        allowed_s: float,
         loop: asyncio.AbstractEventLoop,
         on_end: Callable[[Ticket], None],
         on_out: Callable[[Ticket], None],
@@ -63,7 +65,7 @@ class Ticket:
         self._out = False
         self._infer_s = 0.0
         self._batch_items = 0
-        self._allowed_ms = round((ask.timeout_s or timeout_s) * 1000)
+        self._allowed_ms = round(allowed_s * 1000)
         self._end: asyncio.Future[Reply | Problem | Stage] = loop.create_future()
         self._on_end = on_end
         self._on_out = on_out

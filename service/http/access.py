@@ -20,7 +20,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from service.core.errors import ERRORS, OutcomeClass, Problem, Refused, problem
 from service.http import identity
-from service.http.context import Call, HttpContext, note
+from service.http.context import WAITED_S, Call, HttpContext, note
 from service.http.peers import NOBODY, peer_of
 from service.http.problems import RefusedWith, Rendered, render, retry_after_s
 from service.http.wording import more_of
@@ -52,6 +52,7 @@ class Access:
         prediction = scope["method"] == "POST" and scope["path"] in self._predictions
         host = (scope.get("client") or (NOBODY,))[0]
         call = self.enter(scope["headers"], prediction=prediction, peer=peer_of(host))
+        call.waited_s = scope.get(WAITED_S, 0.0)
         note(scope, call)
         send = self._marked(call, send)
         try:

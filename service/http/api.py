@@ -43,11 +43,11 @@ class Predict:
         """One prediction."""
         context, call, dialect = self._context, call_of(scope), self._dialect
         settings = context.settings
-        timeout_s = asking.named_deadline_s(call, settings.max_deadline_ms)
+        patience = asking.patience_of(call, settings.max_deadline_ms)
         rehearse = asking.rehearsed_fault(call, rehearsal=settings.rehearsal)
         how = dialect.reading(call, context)
         check_headers(call, context)
-        received = await receive_body(call, receive, context, timeout_s)
+        received = await receive_body(call, receive, context, patience.least_s)
         body_at = context.clock()
         context.metrics.stage_seconds("receive", body_at - call.started)
         body = dialect.take_apart(received, how, context)
@@ -58,7 +58,7 @@ class Predict:
                 body,
                 nbytes=len(received),
                 body_at=body_at,
-                timeout_s=timeout_s,
+                patience=patience,
                 rehearse=rehearse,
             )
             reply = await _reply(context.dispatcher.admit(ask), receive)

@@ -6,11 +6,13 @@ Laws
 - The first input at fault fails the request and is named by its pointer; parameters at fault are
   named all at once.
 - A deadline that a client names can only tighten what the server allows, and it is a positive
-  integer or a 400 that names the header.
+  integer or a 400 that names the header. What a proxy says that it will wait only ever tightens:
+  Envoy says it with every request, and a client that names nothing still gets the default.
 """
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import msgspec
@@ -22,10 +24,11 @@ from service.http.media import Body
 from service.tasks.parameter import Json
 from service.worker.rehearsal import FAULT_SYNTAX, parse_fault
 
-DEADLINE_HEADERS = (b"x-request-timeout-ms", b"x-envoy-expected-rq-timeout-ms")
+_CLIENT = b"x-request-timeout-ms"
+_PROXY = b"x-envoy-expected-rq-timeout-ms"
 _NAMES = {
-    b"x-request-timeout-ms": "X-Request-Timeout-Ms",
-    b"x-envoy-expected-rq-timeout-ms": "x-envoy-expected-rq-timeout-ms",
+    _CLIENT: "X-Request-Timeout-Ms",
+    _PROXY: "x-envoy-expected-rq-timeout-ms",
     b"x-rehearse-fault": "X-Rehearse-Fault",
 }
 _REHEARSE = b"x-rehearse-fault"
@@ -33,14 +36,34 @@ _MOST_DIGITS = 18
 """More digits than any deadline has; int() of thousands of them would cost time."""
 
 
-def named_deadline_s(call: Call, max_deadline_ms: int) -> float | None:
-    """The deadline that the client named, in seconds; the smaller of two, ``None`` without.
+class Patience(NamedTuple):
+    """How long whoever asks will wait, in seconds from the headers on.
+
+    Attributes:
+        client_s: the deadline that the client named, ``None`` without.
+        proxy_s: what the proxy in front waits, infinite without.
+    """
+
+    client_s: float | None
+    proxy_s: float
+
+    @property
+    def least_s(self) -> float:
+        """The shorter of both; infinite where nobody said anything."""
+        return self.proxy_s if self.client_s is None else min(self.client_s, self.proxy_s)
+
+
+def patience_of(call: Call, max_deadline_ms: int) -> Patience:
+    """What the headers say of it.
 
     Raises:
         Refused: ``malformed_request`` that names the header.
     """
-    named = [_milliseconds(call, name) for name in DEADLINE_HEADERS if name in call.headers]
-    return min(*named, max_deadline_ms) / 1000 if named else None
+    client_s, proxy_s = (
+        min(_milliseconds(call, name), max_deadline_ms) / 1000 if name in call.headers else None
+        for name in (_CLIENT, _PROXY)
+    )
+    return Patience(client_s, math.inf if proxy_s is None else proxy_s)
 
 
 def rehearsed_fault(call: Call, *, rehearsal: bool) -> str:
@@ -108,7 +131,7 @@ def ask_of(
     *,
     nbytes: int,
     body_at: float,
-    timeout_s: float | None,
+    patience: Patience,
     rehearse: str,
 ) -> Ask:
     """The question for the dispatcher.
@@ -123,22 +146,23 @@ def ask_of(
         raise Refused(body.flaw)
     task = context.task
     work = task.work(parameters)
-    deadlines = [named for named in (timeout_s, body.timeout_s) if named is not None]
+    named = [own_s for own_s in (patience.client_s, body.timeout_s) if own_s is not None]
     return Ask(
         request_id=call.request_id,
         inputs=inputs.texts,
         parameters=msgspec.json.encode(parameters) if parameters else b"{}",
         is_list=inputs.is_list,
         nbytes=nbytes,
-        headers_at=call.started,
-        body_at=body_at,
-        timeout_s=min(deadlines, default=None),
+        headers_at=call.started - call.waited_s,
+        body_at=body_at - call.waited_s,
+        timeout_s=min(named, default=None),
         rehearse=rehearse,
         client=call.client,
         times=work.times,
         steps=work.steps,
         media=inputs.media if task.media != "text" else (),
         sizes=tuple(map(task.size, inputs.texts, inputs.media)),
+        proxy_s=patience.proxy_s,
     )
 
 

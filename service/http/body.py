@@ -7,7 +7,7 @@ while receiving                                    the request ends as
 declared longer than ``max_body_bytes``            413, nothing is read
 longer than ``max_body_bytes`` as it comes         413 at that byte
 not whole within ``receive_timeout_ms``            408
-the client's own deadline passes first             504, stage *receive*
+whoever asks will not wait any longer              504, stage *receive*
 all bodies together over ``max_receiving_bytes``   503 ``queue_full``
 the connection ends                                ``client_gone``, stage *receive*
 its framing breaks                                 400
@@ -52,7 +52,7 @@ def is_more(declared: bytes, most_bytes: int) -> bool:
 
 
 async def receive_body(
-    call: Call, receive: Receive, context: HttpContext, timeout_s: float | None
+    call: Call, receive: Receive, context: HttpContext, patience_s: float
 ) -> bytes:
     """The whole body.
 
@@ -60,27 +60,23 @@ async def receive_body(
         call: the request; its start is when its headers were complete.
         receive: of ASGI.
         context: of the server.
-        timeout_s: the client's own deadline, from the headers on; ``None`` without.
+        patience_s: how long whoever asks waits, from the headers on; infinite if nobody said.
 
     Raises:
         Refused: as the table says.
     """
     limit_s = context.settings.receive_timeout_s
-    named = timeout_s is not None and timeout_s < limit_s
-    if named and timeout_s is not None:
-        limit_s = timeout_s
+    left_s = patience_s - call.waited_s
+    if left_s <= 0:
+        raise Refused(_late(patience_s))
     context.metrics.receiving(1)
     held = _Held(context)
     try:
-        async with asyncio.timeout(call.started + limit_s - context.clock()):
+        async with asyncio.timeout(call.started + min(limit_s, left_s) - context.clock()):
             return await _whole(receive, held)
     except TimeoutError:
-        if named:
-            milliseconds = round(limit_s * 1000)
-            detail = f"The deadline of {milliseconds} ms passed before the body had arrived."
-            late = problem("deadline_exceeded", detail, stage=Stage.RECEIVE)
-            raise Refused(late) from None
-        raise Refused(problem("request_timeout")) from None
+        late = _late(patience_s) if left_s < limit_s else problem("request_timeout")
+        raise Refused(late) from None
     finally:
         held.release()
         context.metrics.receiving(-1)
@@ -133,6 +129,12 @@ class _Held:
         """The body is whole, or given up."""
         self._context.receiving_bytes -= self._bytes
         self._bytes = 0
+
+
+def _late(patience_s: float) -> Problem:
+    milliseconds = round(patience_s * 1000)
+    detail = f"The deadline of {milliseconds} ms passed before the body had arrived."
+    return problem("deadline_exceeded", detail, stage=Stage.RECEIVE)
 
 
 def _too_large(most: int) -> Problem:

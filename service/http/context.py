@@ -31,6 +31,9 @@ Scope = MutableMapping[str, Any]
 
 _CALL = f"{NAME}.call"
 
+WAITED_S = f"{NAME}.waited_s"
+"""Where a scope says how long its request had waited before: set by who carries it here."""
+
 
 @dataclass(slots=True, kw_only=True)
 class HttpContext:
@@ -90,6 +93,7 @@ class Call:
     Attributes:
         request_id: the client's if it was fit, else ours.
         started: clock when its headers were complete.
+        waited_s: what it had waited by then, at whoever gave it to us and told.
         prediction: whether it is one, and so ends in exactly one outcome.
         headers: the headers that this room reads, by lower-case name.
         repeated: those of them that came more than once.
@@ -109,6 +113,7 @@ class Call:
     repeated: frozenset[bytes]
     trace_id: str = ""
     client: str = ""
+    waited_s: float = 0.0
     route: str = OTHER
     outcome: str = "internal_error"
     stage: Stage | None = None

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 from service.core.admission import (
     RETRY_LEAST_S,
     RETRY_MOST_S,
+    Ask,
     Line,
     Size,
     available,
     decide,
+    due,
     gate,
     predicted_wait,
     rest_of_batch,
@@ -23,6 +25,7 @@ from service.core.admission import (
 )
 from service.core.errors import Problem
 
+ASKED = Ask("r", ("a",), b"{}", False, 1, headers_at=10.0, body_at=11.0, timeout_s=None)
 CALM = Line(idle=False, has_room=True, wait_s=0.1, wait_cap_s=0.5, spread=1.5)
 ONE = Size(items=1, own_s=0.05, remaining_s=1.0, named=False, is_list=False, measured=True)
 
@@ -282,3 +285,34 @@ def test_every_refusal_is_complete(line: Line, size: Size) -> None:
         assert (refusal.retry_after_s is not None) == refusal.kind.retryable
     if gate(line) is not None:
         assert refusal == gate(line)
+
+
+# ---------------------------------------------------------------- deadlines
+
+
+@pytest.mark.parametrize(
+    "client_s, proxy_s, at, allowed_s",
+    [
+        (None, math.inf, 14.0, 3.0),  # the default, from the body on
+        (None, 31.0, 14.0, 3.0),  # a proxy that waits longer changes nothing
+        (None, 2.0, 12.0, 2.0),  # one that waits shorter does, from the headers on
+        (None, 3.5, 13.5, 3.5),  # also where the body came late
+        (20.0, math.inf, 30.0, 20.0),  # a client may ask for more than the default
+        (20.0, 31.0, 30.0, 20.0),
+        (20.0, 15.0, 25.0, 15.0),  # and gets no more than its proxy waits
+        (0.5, 31.0, 10.5, 0.5),
+        (99.0, math.inf, 70.0, 60.0),  # nor more than the server allows
+        (99.0, 99.0, 70.0, 60.0),
+    ],
+)
+def test_a_proxy_only_ever_tightens(
+    client_s: float | None, proxy_s: float, at: float, allowed_s: float
+) -> None:
+    """The client's deadline, else the default; then the least of it, the proxy's and the most."""
+    asked = replace(ASKED, timeout_s=client_s, proxy_s=proxy_s)
+    assert due(asked, 3.0, 60.0) == (at, allowed_s)
+
+
+def test_a_long_list_is_allowed_as_before() -> None:
+    """The default of a list may be longer than another's, and is bounded like any other."""
+    assert due(ASKED, 80.0, 60.0) == (71.0, 60.0)

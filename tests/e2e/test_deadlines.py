@@ -21,6 +21,9 @@ DEADLINE_MS = 3000
 """Whoever comes so much later behind a batch that does not end is refused, and no more late."""
 
 NAMED = {"X-Request-Timeout-Ms": str(DEADLINE_MS)}
+PROXY = {"x-envoy-expected-rq-timeout-ms": "31000"}
+"""As Envoy sends it with every request: it does not take the place of the default."""
+
 LATE_S = 15.0
 """How late a busy machine may tell it. The model is not done at all before that."""
 
@@ -56,7 +59,7 @@ def late(server: Server) -> dict[str, float]:
     return {stage: server.metric(name, stage=stage) for stage in stages}
 
 
-@pytest.mark.parametrize("headers", [NAMED, {}], ids=["named", "default"])
+@pytest.mark.parametrize("headers", [NAMED, {}, PROXY], ids=["named", "default", "proxy's longer"])
 def test_late_in_the_model_and_late_in_the_queue_end_alike(
     slow: Server, folder: Path, headers: dict[str, str]
 ) -> None:

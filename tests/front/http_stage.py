@@ -22,7 +22,7 @@ import uvloop
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from structlog.testing import LogCapture
 
-from service.core.admission import Ask
+from service.core.admission import Ask, due
 from service.core.errors import Problem, Refused
 from service.core.errors import Stage as Step
 from service.core.item import Item, ItemState
@@ -95,7 +95,8 @@ class ScriptedDispatcher:
         if self.mode == "raise":
             raise SecretError("boom /srv/app/secret.py token=abc123") from ValueError("deeper boom")
         loop = asyncio.get_running_loop()
-        ticket = Ticket(ask, ask.timeout_s or 60.0, loop, self._ended, lambda _: None)
+        _, allowed_s = due(ask, 60.0, 60.0)
+        ticket = Ticket(ask, allowed_s, allowed_s, loop, self._ended, lambda _: None)
         ticket.items = [
             Item(i, ticket, i, text, ask.parameters, len(text), 1.0, 0.0, 0.0)
             for i, text in enumerate(ask.inputs)

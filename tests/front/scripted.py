@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -535,6 +536,7 @@ class House:
         body_s: float = 0.0,
         nbytes: int | None = None,
         client: str = "",
+        proxy_s: float = math.inf,
     ) -> Ask:
         """A request whose headers came ``age_s`` ago and whose body took ``body_s`` of it."""
         headers_at = self.loop.time() - age_s
@@ -548,6 +550,7 @@ class House:
             body_at=headers_at + body_s,
             timeout_s=timeout_s,
             client=client,
+            proxy_s=proxy_s,
         )
 
     def send(self, *inputs: str, **given: Any) -> Caller:

@@ -282,6 +282,9 @@ async def test_a_list_of_one_is_a_list() -> None:
         pytest.param({"age_s": 0.5, "body_s": 0.25}, 3.75, id="default: body"),
         pytest.param({"timeout_s": 60.0, "age_s": 0.5}, 4.5, id="clamped"),
         pytest.param({"timeout_s": 0.25, "age_s": 0.5}, 0.0, id="past"),
+        pytest.param({"proxy_s": 1.0, "age_s": 0.5, "body_s": 0.25}, 0.5, id="proxy: headers"),
+        pytest.param({"proxy_s": 31.0}, 4.0, id="proxy: no longer than the default"),
+        pytest.param({"age_s": 4.5}, 0.0, id="default: past"),
     ],
 )
 @virtual

@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
+import math
 from typing import Any
 
 import pytest
 
+from service.core.admission import due
 from service.core.errors import FieldError, problem
+from service.http.context import WAITED_S
 from tests.front.http_stage import MAX_TOKENS, VOCABULARY, Answer, Client, Stage, ask, until
 from tests.virtual import run_virtual
 
@@ -469,12 +472,15 @@ def test_repeated_deadline(name: str) -> None:
      ("9" * 30, "40", 0.04)],
 )  # fmt: skip
 def test_deadline(first: str | None, second: str | None, seconds: float) -> None:
-    """The smaller of the two deadlines counts, and never more than the server allows."""
+    """The client's and the proxy's time are told apart; neither is more than the server allows."""
     stage = Stage()
     pairs = zip(DEADLINES, (first, second), strict=True)
     given = [(name, value) for name, value in pairs if value is not None]
     assert ask(stage.app, '{"inputs":"a M"}', headers=given).status == 200
-    assert stage.dispatcher.asks[0].timeout_s == seconds
+    [asked] = stage.dispatcher.asks
+    assert due(asked, 60.0, 60.0).allowed_s == seconds
+    assert (asked.timeout_s is None) == (first is None)
+    assert (asked.proxy_s == math.inf) == (second is None)
 
 
 def in_pieces(stage: Stage, *headers: tuple[str, str], pause_s: float) -> tuple[Answer, float]:
@@ -514,6 +520,25 @@ def test_deadline_while_receiving() -> None:
     answer, took_s = in_pieces(stage, (DEADLINES[0], "50000"), pause_s=3.0)
     refused(answer, 408, "request_timeout")
     assert took_s == pytest.approx(2.0)
+
+
+def test_what_a_request_waited_elsewhere_counts() -> None:
+    """A wait that is told shifts both starts; longer than anybody waits is 504, the body unread."""
+    stage = Stage()
+
+    async def carried(scope: Any, receive: Any, send: Any) -> None:
+        await stage.app({**scope, WAITED_S: 3.0}, receive, send)
+
+    assert ask(carried, '{"inputs":"a M"}', headers=[(DEADLINES[0], "5000")]).status == 200
+    [asked] = stage.dispatcher.asks
+    now = stage.context.clock()
+    assert now - 4 < asked.headers_at <= asked.body_at <= now - 3
+    assert asked.timeout_s == 5.0
+    for name in DEADLINES:
+        answer = ask(carried, '{"inputs":"a M"}', headers=[(name, "3000")])
+        assert "3000 ms" in refused(answer, 504, "deadline_exceeded")["detail"]
+    assert stage.value("deadline_exceeded_total", stage="receive") == 2
+    assert len(stage.dispatcher.asks) == 1
 
 
 # ---------------------------------------------------------------- rehearsal

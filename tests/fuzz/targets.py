@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Iterable
 from functools import cache
 
 from service.core.errors import OutcomeClass, Refused
 from service.http import asking, identity, media
+from service.http.asking import Patience
 from service.http.body import check_headers
 from service.http.context import Call
 from service.http.peers import peer_of
@@ -26,6 +28,9 @@ NAMES = sorted(identity.READ)
 
 KNOWN = {200, 400, 404, 405, 408, 413, 415, 422, 431}
 """What a client may be told by a server that is well and idle."""
+
+UNHURRIED = Patience(None, math.inf)
+"""Nobody said how long they wait."""
 
 
 @cache
@@ -54,7 +59,7 @@ def body(data: bytes) -> None:
         try:
             ask = asking.ask_of(
                 call, context, media.take_apart(data, how),
-                nbytes=len(data), body_at=0.0, timeout_s=None, rehearse="",
+                nbytes=len(data), body_at=0.0, patience=UNHURRIED, rehearse="",
             )  # fmt: skip
         except Refused as refused:
             _is_the_clients_fault(refused)
@@ -92,11 +97,12 @@ def headers(data: bytes) -> None:
         except Refused as refused:
             _is_the_clients_fault(refused)
     try:
-        timeout_s = asking.named_deadline_s(call, 60_000)
+        patience = asking.patience_of(call, 60_000)
     except Refused as refused:
         _is_the_clients_fault(refused)
     else:
-        assert timeout_s is None or 0 < timeout_s <= 60
+        assert patience.client_s is None or 0 < patience.client_s <= 60
+        assert 0 < patience.least_s <= 60 or patience == UNHURRIED
     assert peer_of(data.decode("latin-1")) is not None
 
 

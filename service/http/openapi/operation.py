@@ -75,14 +75,18 @@ def prediction_headers(served: Served) -> tuple[Described, ...]:
     """The headers that any prediction may have."""
     most = served.settings.max_deadline_ms
     deadline = (
-        f"The deadline in milliseconds, counted from the headers; the smaller of the two headers"
-        f" counts, and never more than {most}."
+        f"Your deadline in milliseconds, counted from the headers, and never more than {most}; it"
+        " takes the place of the default."
+    )
+    waits = (
+        "How long the proxy in front waits, in milliseconds, counted from the headers; it makes a"
+        " deadline shorter, never longer."
     )
     milliseconds = {"type": "integer", "minimum": 1}
     found = [
         REQUEST_ID,
         in_header("X-Request-Timeout-Ms", deadline, milliseconds),
-        in_header("x-envoy-expected-rq-timeout-ms", deadline, milliseconds),
+        in_header("x-envoy-expected-rq-timeout-ms", waits, milliseconds),
         in_header("traceparent", "W3C Trace Context; its id goes to the log.", STRING),
     ]
     if served.settings.rehearsal:
