@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 from fnmatch import fnmatch
+from pathlib import Path
 
 import image_check
 import yaml
@@ -137,6 +138,17 @@ def test_what_is_checked_is_what_is_run() -> None:
     stop_s = int(flags[flags.index("--stop-timeout") + 1])
     settings = load_settings([], RUNS)
     assert stop_s * 1000 >= settings.drain_delay_ms + settings.drain_timeout_ms + 5000
+
+
+def test_the_output_that_is_shown_is_that_of_the_check() -> None:
+    """The paper shows each law that the check asks, in its order, and all of them hold."""
+    paper = (ROOT / "docs" / "operations.md").read_text()
+    shown = re.findall(r"(?m)^    (ok|BROKEN) +(.*)", paper)
+    assert {word for word, _ in shown} == {"ok"}
+    laws = re.findall(r'yield f?"([^"]*)"', Path(image_check.__file__).read_text())
+    assert len(shown) == len(laws)
+    for (_, line), law in zip(shown, laws, strict=True):
+        assert line.startswith(law.partition("{")[0])
 
 
 def test_a_build_sees_what_it_needs() -> None:
