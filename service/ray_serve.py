@@ -12,6 +12,8 @@ Laws
   before it, and what is too much is refused by us, with our words.
 - A replica is there for Serve when its model is; it is replaced when it gave up, or when it has not
   been ready for longer than it heals itself in. Load never makes it ill.
+- What a request waited before it came here is taken off its deadline, if the proxies say it
+  (``ray_proxy``).
 - Serve scales on what arrives, refused requests included, by the model time that they take.
 - Ray is imported where a deployment is made, nowhere else: the rest is an ASGI application.
 """
@@ -32,8 +34,10 @@ from service import ENV_PREFIX, __version__
 from service.app import App, create_app
 from service.core.errors import ERRORS, OutcomeClass
 from service.core.lifecycle import ServiceState
+from service.http.context import WAITED_S
 from service.logs import configure, get_log
 from service.metrics.totals import Totals
+from service.ray_proxy import waited_s
 from service.server import bind, printed
 from service.settings import Settings, load_settings
 
@@ -48,6 +52,9 @@ OPEN_S = 60.0
 
 STOP_MORE_S = 5.0
 """What a stop takes beyond the drain."""
+
+BACKSTOP_S = 1.0
+"""What Serve's own time-out is told to be longer than any deadline (docs/operations.md)."""
 
 LEAST_ONGOING = 1024
 QUEUED = 64
@@ -130,6 +137,7 @@ class Replica:
         self.settings: Settings = load_settings([], variables)
         self.server: App = create_app(self.settings)
         self.server.on_fatal = self._give_up
+        self._most_s = self.settings.max_deadline_ms / 1000 + BACKSTOP_S
         self._code: int | None = None
         self._unready_since: float | None = None
         self._load: Load | None = None
@@ -142,6 +150,8 @@ class Replica:
     async def serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One ASGI call; a start is over when the model is there."""
         if scope["type"] != "lifespan":
+            if scope["type"] == "http":
+                scope[WAITED_S] = waited_s(scope["headers"], time.time(), self._most_s)
             await self.server(scope, receive, send)
             return
         await receive()

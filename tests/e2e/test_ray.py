@@ -6,6 +6,8 @@ Needs the extra ``ray`` and the machine for itself; Ray warns of much, so warnin
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
 import time
 from collections import Counter
@@ -17,7 +19,9 @@ import httpx
 import psutil
 import pytest
 
-from tests.e2e.load import Answer, Call, at_once
+from service.ray_serve import Placement, build, options_of
+from service.settings import load_settings
+from tests.e2e.load import Answer, Call, at_once, in_background
 from tests.e2e.prometheus import free_port
 from tests.e2e.server import wait_for
 
@@ -69,10 +73,10 @@ def house() -> Iterator[House]:
     from ray import serve
     from ray.cluster_utils import Cluster
 
-    from service.ray_serve import build
-
     port = free_port()
     head = {"num_cpus": 1, "object_store_memory": STORE_BYTES, "include_dashboard": False}
+    environment = pytest.MonkeyPatch()  # Ray's processes inherit it
+    environment.setenv("RAY_SERVE_HTTP_PROXY_CALLBACK_IMPORT_PATH", "service.ray_proxy:middlewares")
     cluster = Cluster(initialize_head=True, head_node_args=head)
     node = {"num_cpus": 2, "object_store_memory": STORE_BYTES}
     nodes = [cluster.add_node(**node) for _ in range(2)]
@@ -86,6 +90,7 @@ def house() -> Iterator[House]:
     finally:
         ray.shutdown()
         cluster.shutdown()
+        environment.undo()
 
 
 def test_answers_and_problems_are_ours(house: House) -> None:
@@ -133,6 +138,27 @@ def test_a_client_that_leaves_cancels_its_work(house: House) -> None:
     assert gone >= 1
 
 
+def test_a_wait_before_us_is_part_of_the_deadline(house: House) -> None:
+    """Replicas that read nothing for longer than a deadline answer 504 then, not a late 200."""
+    replicas = house.replicas()
+    for pid in replicas:
+        os.kill(pid, signal.SIGSTOP)
+    try:
+        until = time.monotonic() + 3
+        impatient = in_background(
+            house.port, [Call("one two", {"X-Request-Timeout-Ms": "2000"})] * 4
+        )
+        patient = in_background(
+            house.port, [Call("one two", {"X-Request-Timeout-Ms": "60000"})] * 4
+        )
+        wait_for(lambda: time.monotonic() > until, "the deadline to pass")
+    finally:
+        for pid in replicas:
+            os.kill(pid, signal.SIGCONT)
+    assert {answer.code for answer in impatient.result()} == {"deadline_exceeded"}
+    assert {answer.code for answer in patient.result()} == {"ok"}
+
+
 def test_a_killed_node_is_replaced(house: House) -> None:
     """While one node is gone the other serves; on a node that joins a replica comes up again."""
     before = house.replicas()
@@ -152,3 +178,41 @@ def test_a_killed_node_is_replaced(house: House) -> None:
 
     wait_for(replaced, "a replica on the new node", 180.0)
     assert {answer.status for answer in house.ask(*[Call("one two")] * 20)} == {200}
+
+
+# ---------------------------------------------------------------- as many as are needed
+
+
+@pytest.mark.parametrize("needed, wanted", [({"a": 0.0}, 1), ({"a": 0.7, "b": 1.6}, 3), ({}, 2)])
+def test_serve_takes_our_decision(needed: dict[str, float], wanted: int) -> None:
+    """Serve reads the policy from what it is told, and gets our number for its own figures."""
+    config = pytest.importorskip("ray.serve.config", reason="needs the extra ray")
+    options = options_of(Placement(replicas=1, most_replicas=4), load_settings([], {}))
+    told = config.AutoscalingConfig(**options["autoscaling_config"])
+    assert (told.min_replicas, told.max_replicas) == (1, 4)
+    told.policy.serialize_policy()
+    context = config.AutoscalingContext(
+        deployment_id=None, deployment_name="seawall", app_name="seawall", current_num_replicas=2,
+        target_num_replicas=2, running_replicas=[], total_num_requests=0.0,
+        total_queued_requests=0.0, aggregated_metrics={"needed": needed}, raw_metrics={},
+        capacity_adjusted_min_replicas=1, capacity_adjusted_max_replicas=4, policy_state={},
+        last_scale_up_time=None, last_scale_down_time=None, current_time=0.0, config=told,
+    )  # fmt: skip
+    assert told.policy.get_policy()(context) == (wanted, {})
+
+
+def test_what_arrives_brings_a_second_replica(house: House) -> None:
+    """One replica that has to refuse gets a second one beside it; a calm one does not."""
+    from ray import serve
+
+    serve.delete("seawall")
+    wait_for(lambda: not house.replicas(), "the old replicas to be gone")
+    placed = {"replicas": "1", "most_replicas": "2", "cpus": "2", "per_node": "1"}
+    serve.run(build({**SETTINGS, **placed}), name="seawall", route_prefix="/")
+    assert len(house.replicas()) == 1
+
+    def grown() -> bool:
+        assert {answer.code for answer in house.ask(*[LONG] * 30)} <= {"ok", "queue_full"}
+        return len(house.replicas()) == 2
+
+    wait_for(grown, "a second replica", 180.0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,6 +14,7 @@ from service.app import App
 from service.core.errors import ERRORS
 from service.core.lifecycle import ServiceState
 from service.metrics.totals import Totals
+from service.ray_proxy import HEADER, Arrival, middlewares, waited_s
 from service.ray_serve import Load, Placement, Replica, options_of, variables_of, wanted_replicas
 from service.settings import SettingsError, load_settings
 
@@ -118,6 +120,73 @@ def test_a_replica_is_replaced_when_it_does_not_heal(
     replica.check_health()
     ready[0] = False
     replica.check_health()
+
+
+# ---------------------------------------------------------------- a wait before us
+
+
+@pytest.mark.parametrize(
+    "noted, waited",
+    [
+        ([], 0.0),
+        ([b"997500"], 2.5),
+        ([b"1000500"], 0.0),  # a clock ahead of ours
+        ([b"938999"], 0.0),  # longer than Serve lets anything live: a clock that is wrong
+        ([b"939000"], 61.0),
+        ([b"997500", b"998000"], 0.0),
+        ([b"soon"], 0.0),
+        ([b""], 0.0),
+        ([b"-5"], 0.0),
+        ([b"9" * 5000], 0.0),
+    ],
+)
+def test_a_wait_is_what_the_proxy_noted(noted: list[bytes], waited: float) -> None:
+    """The time since the proxy had the headers; whatever cannot be is no wait."""
+    headers = [(b"host", b"x"), *((HEADER, value) for value in noted)]
+    assert waited_s(headers, 1000.0, 61.0) == pytest.approx(waited)
+
+
+def test_only_the_proxy_notes() -> None:
+    """A proxy notes its own time on requests, in place of whatever a client sent as that."""
+    seen: list[dict[str, Any]] = []
+
+    async def proxy(scope: Any, receive: Any, send: Any) -> None:
+        seen.append(scope)
+
+    assert [str(one.cls) for one in middlewares()] == [str(Arrival)]
+    app: Any = Arrival(proxy, clock=lambda: 12.3456)
+    forged = [(b"X-Seawall-Arrived-Ms", b"1"), (HEADER, b"2"), (b"host", b"x")]
+
+    async def story() -> None:
+        for kind in ("http", "websocket"):
+            await app({"type": kind, "headers": forged}, None, None)
+
+    asyncio.run(story())
+    assert seen[0]["headers"] == [(b"host", b"x"), (HEADER, b"12345")]
+    assert seen[1]["headers"] == forged
+
+
+def test_a_wait_in_the_proxy_is_taken_off_the_deadline() -> None:
+    """Who waited in the proxy for longer than their deadline is late; others have what is left."""
+
+    async def story() -> None:
+        replica = Replica(SYNTHETIC)
+        lifespan = Lifespan(replica)
+        await lifespan.ask("startup")
+        transport = httpx.ASGITransport(app=replica.__serve_build_asgi_app__())
+        async with httpx.AsyncClient(transport=transport, base_url="http://replica") as client:
+            for named_ms, status in ((20_000, 504), (59_000, 200)):
+                noted = str(int((time.time() - 30) * 1000))
+                headers = {HEADER.decode(): noted, "X-Request-Timeout-Ms": str(named_ms)}
+                answer = await client.post("/", content=b"one two", headers=headers)
+                assert answer.status_code == status
+            # the default too: nobody waits for half a minute here
+            late = await client.post("/", content=b"one two", headers={HEADER.decode(): noted})
+            assert late.json()["code"] == "deadline_exceeded"
+        await lifespan.ask("shutdown")
+        await lifespan.task
+
+    asyncio.run(story())
 
 
 # ---------------------------------------------------------------- load
