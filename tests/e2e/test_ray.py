@@ -6,7 +6,9 @@ Needs the extra ``ray`` and the machine for itself; Ray warns of much, so warnin
 
 from __future__ import annotations
 
+import asyncio
 import os
+import re
 import signal
 import socket
 import time
@@ -21,7 +23,7 @@ import pytest
 
 from service.ray_serve import Placement, build, options_of
 from service.settings import load_settings
-from tests.e2e.load import Answer, Call, at_once, in_background
+from tests.e2e.load import Answer, Call, at_once, in_background, send
 from tests.e2e.prometheus import free_port
 from tests.e2e.server import wait_for
 
@@ -34,6 +36,9 @@ SETTINGS = {
 }  # fmt: skip
 LONG = Call(" ".join(["word"] * 200))
 """About a tenth of a second of model time, alone."""
+LONG_S = 0.105
+DEADLINE_MS = 4000
+"""More than a full queue of these takes."""
 
 
 class House:
@@ -123,6 +128,31 @@ def test_an_overload_is_refused_by_us(house: House) -> None:
     # Refusals did not wait for the work.
     refused = [answer.seconds for answer in answers if answer.status == 503]
     assert sorted(refused)[len(refused) // 2] < took_s / 2
+
+
+def test_goodput_at_twice_the_capacity(house: House) -> None:
+    """While twice of what both replicas can do arrives, 85 % of their time is answers in time."""
+    call = Call(LONG.body, {"X-Request-Timeout-Ms": str(DEADLINE_MS)})
+    every_s, calls = LONG_S / 4, 500
+
+    async def story() -> list[Answer]:
+        began, sent = time.monotonic(), []
+        for number in range(calls):
+            await asyncio.sleep(began + number * every_s - time.monotonic())
+            sent.append(asyncio.ensure_future(send(house.port, call)))
+        return await asyncio.gather(*sent)
+
+    began = time.monotonic()
+    answers = asyncio.run(story())
+    good = [one for one in answers if one.code == "ok" and one.seconds <= DEADLINE_MS / 1000]
+    timings = [re.search(r"infer;dur=([\d.]+)", one.headers["server-timing"]) for one in good]
+    used_s = sum(float(found[1]) / 1000 for found in timings if found)
+    took_s = max(one.at for one in answers) - began
+    codes = Counter(one.code for one in answers)
+    assert {*codes} <= {"ok", "queue_full", "overloaded", "deadline_exceeded"}
+    assert codes["ok"] < 0.75 * calls  # it was an overload
+    assert codes["deadline_exceeded"] <= 0.02 * calls
+    assert used_s / took_s / 2 >= 0.85
 
 
 def test_a_client_that_leaves_cancels_its_work(house: House) -> None:
