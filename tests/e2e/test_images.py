@@ -9,17 +9,21 @@ import sys
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from huggingface_hub import InferenceClient
+from PIL import Image
 
 from service.tasks import TASKS
 from service.tasks.examples import HARBOUR, NIGHT
 from tests.e2e.conftest import PATIENT
 from tests.e2e.server import LONG_S, Server, clean_environment
+from tests.e2e.test_clients_oip import answers, client_of, files, numbers, refusal
 from tests.tools import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -86,6 +90,39 @@ def test_every_way_of_sending_gives_the_same(server: Server) -> None:
     assert both[0] == right[:1]
     assert len(both) == 2
     assert asked(server, [HARBOUR]).json() == [right]
+
+
+def same_labels(found: Any, right: Any) -> None:
+    """The same labels, with scores that differ by rounding at most."""
+    for ours, theirs in zip(found, right, strict=True):
+        assert [one["label"] for one in ours] == [one["label"] for one in theirs]
+        assert [one["score"] for one in ours] == pytest.approx([one["score"] for one in theirs])
+
+
+def test_triton_sends_pixels_and_files(server: Server) -> None:
+    """Pixels and files in a tensor have the answers of the same images sent plainly."""
+    right = asked(server, [HARBOUR, NIGHT], top_k=2).json()
+    both = [base64.b64decode(one.partition(",")[2]) for one in (HARBOUR, NIGHT)]
+    pixels = np.stack([np.asarray(Image.open(BytesIO(one)).convert("RGB")) for one in both])
+    same_labels(answers(server, CLASSES, files(*both), top_k=2), right)
+    for binary in (True, False):
+        tensor = numbers(pixels, "UINT8", binary=binary)
+        same_labels(answers(server, CLASSES, tensor, top_k=2), right)
+    same_labels(answers(server, CLASSES, numbers(pixels[1], "UINT8"), top_k=2), right[1:])
+    shown = client_of(server).get_model_metadata(CLASSES)["inputs"]
+    assert [(one["datatype"], one["shape"]) for one in shown] == [
+        ("BYTES", [-1]), ("UINT8", [-1, -1, -1, 3]),
+    ]  # fmt: skip
+    line = np.zeros((2, 1, 200, 3), np.uint8)
+    for tensor, place in (
+        (numbers(line[0], "UINT8"), "inputs/0: send an image whose long side"),
+        (numbers(line, "UINT8"), "inputs/0/data/0: send an image whose long side"),
+        (numbers(pixels.astype(np.float32), "FP32"), "inputs/0/datatype: send BYTES"),
+        (numbers(pixels.transpose(0, 3, 1, 2), "UINT8"), "inputs/0/shape: send [height, width, 3]"),
+        (files(b"no image"), "inputs/0/data/0: send an image as PNG"),
+    ):
+        status, sentence = refusal(server, tensor, model=CLASSES)
+        assert (status, place in sentence) == ("422", True), sentence
 
 
 def test_what_is_no_image_names_the_field(server: Server) -> None:
