@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import struct
 import subprocess
 import sys
@@ -228,6 +229,9 @@ def _zero_shot(client: InferenceClient, server: Server) -> None:
     found = client.zero_shot_image_classification(IMAGE, labels, hypothesis_template="the {}")
     right = asked(server, HARBOUR, candidate_labels=labels, hypothesis_template="the {}").json()
     assert [dict(one) for one in found] == right
+    for given in (labels, ",".join(labels)):  # the protocol's own parameters hold no lists
+        asks = {"candidate_labels": given, "hypothesis_template": "the {}"}
+        same_labels(answers(server, OTHERS[2], files(IMAGE), **asks), [right])
 
 
 def _documents(client: InferenceClient, server: Server) -> None:
@@ -237,6 +241,8 @@ def _documents(client: InferenceClient, server: Server) -> None:
     value = {"question": "what wall", "image": HARBOUR, "word_boxes": BOXES}
     right = asked(server, value, top_k=2).json()
     assert [(one.answer, one.start) for one in found] == [(o["answer"], o["start"]) for o in right]
+    [said] = answers(server, OTHERS[3], files(json.dumps(value).encode()), top_k=2)
+    assert [one["answer"] for one in said] == [one["answer"] for one in right]
 
 
 @pytest.mark.parametrize("task", OTHERS)

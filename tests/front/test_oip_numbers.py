@@ -145,7 +145,7 @@ def test_the_rate(own: int | None, overall: int | None, rate_hz: int) -> None:
     said = {} if own is None else {"parameters": {"sampling_rate": own}}
     parameters = {} if overall is None else {"sampling_rate": overall}
     stage = stage_of()
-    assert sent(stage, tensor("FP32", [4], SAMPLES, **said), **parameters).status == 200
+    assert sent(stage, tensor("FP32", [4], SAMPLES, **said), None, **parameters).status == 200
     assert [heard(one)[0] for one in media(stage)] == [rate_hz]
 
 
