@@ -31,6 +31,8 @@ from service.tasks import Task
 from service.worker.wire import Facts
 from service.workers import WorkerFactory
 
+_INT_FACTS = ("vocab_size", "max_tokens", "width", "rate_hz")
+
 
 class Dispatcher:
     """One service: its queue, its workers and the rooms between.
@@ -103,11 +105,11 @@ class Dispatcher:
 
     @property
     def int_facts(self) -> Mapping[str, int]:
-        """The facts that parameters are checked against."""
+        """The facts that requests are checked against."""
         facts = self.facts
         if facts is None:
             return {}
-        return {name: getattr(facts, name) for name in ("vocab_size", "max_tokens", "width")}
+        return {name: getattr(facts, name) for name in _INT_FACTS}
 
     @property
     def limits(self) -> Limits | None:

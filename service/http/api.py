@@ -63,7 +63,7 @@ class Predict:
             )
             reply = await _reply(context.dispatcher.admit(ask), receive)
         except Refused as refused:
-            raise Refused(dialect.placed(refused.problem)) from None
+            raise Refused(dialect.placed(refused.problem, body)) from None
         replied_at = context.clock()
         answer = dialect.answer(Asked(call, body, ask, reply), context)
         await self._answer(call, reply, answer, send)

@@ -100,7 +100,7 @@ def inputs_of(body: Body, context: HttpContext) -> Inputs:
     if not is_list:
         taken = [task.taken(body.inputs, "/inputs")]
     else:
-        _check_length(len(body.inputs), context)
+        check_length(len(body.inputs), context)
         taken = [task.taken(value, f"/inputs/{index}") for index, value in enumerate(body.inputs)]
     texts, media = zip(*taken, strict=True)
     limits = context.dispatcher.limits
@@ -146,13 +146,14 @@ def ask_of(
         raise Refused(body.flaw)
     task = context.task
     work = task.work(parameters)
+    held = max(nbytes, sum(map(len, inputs.media)))  # samples are longer than their JSON can be
     named = [own_s for own_s in (patience.client_s, body.timeout_s) if own_s is not None]
     return Ask(
         request_id=call.request_id,
         inputs=inputs.texts,
         parameters=msgspec.json.encode(parameters) if parameters else b"{}",
         is_list=inputs.is_list,
-        nbytes=nbytes,
+        nbytes=held,
         headers_at=call.started - call.waited_s,
         body_at=body_at - call.waited_s,
         timeout_s=min(named, default=None),
@@ -166,7 +167,12 @@ def ask_of(
     )
 
 
-def _check_length(items: int, context: HttpContext) -> None:
+def check_length(items: int, context: HttpContext) -> None:
+    """Refuse a request of more inputs than one may have, or of none.
+
+    Raises:
+        Refused: ``payload_too_large``, ``invalid_input``.
+    """
     if not items:
         raise Refused(invalid("/inputs", "send at least one input in the list"))
     settings = context.settings

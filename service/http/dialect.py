@@ -70,8 +70,8 @@ class Dialect(Protocol):
         """
         ...
 
-    def placed(self, refusal: Problem) -> Problem:
-        """The same refusal, its pointers in the client's own body."""
+    def placed(self, refusal: Problem, body: Body) -> Problem:
+        """The same refusal, its pointers in the client's own body, as taken apart."""
         ...
 
     def answer(self, asked: Asked, context: HttpContext) -> Answer:
@@ -91,8 +91,9 @@ class Plain:
         del context
         return media.take_apart(body, how)
 
-    def placed(self, refusal: Problem) -> Problem:
+    def placed(self, refusal: Problem, body: Body) -> Problem:
         """Its pointers are ours."""
+        del body
         return refusal
 
     def answer(self, asked: Asked, context: HttpContext) -> Answer:

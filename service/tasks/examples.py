@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 import base64
-import struct
-import zlib
 from collections.abc import Callable
 
+from service.tasks import files
 from service.tasks.media import Json
 
 SIDE = 32
 """Pixels; every model scales what it gets."""
 
 
-def _chunk(kind: bytes, data: bytes) -> bytes:
-    check = zlib.crc32(kind + data)
-    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", check)
-
-
 def png(colour: Callable[[int, int], tuple[int, int, int]], side: int = SIDE) -> bytes:
     """A square PNG; ``colour`` gives red, green and blue of a pixel by column and row."""
-    rows = b"".join(
-        b"\0" + bytes(part for x in range(side) for part in colour(x, y)) for y in range(side)
-    )
-    head = struct.pack(">IIBBBBB", side, side, 8, 2, 0, 0, 0)
-    body = _chunk(b"IHDR", head) + _chunk(b"IDAT", zlib.compress(rows, 9)) + _chunk(b"IEND", b"")
-    return b"\x89PNG\r\n\x1a\n" + body
+    pixels = bytes(part for y in range(side) for x in range(side) for part in colour(x, y))
+    return files.png(pixels, side, side, level=9)
 
 
 def _harbour(x: int, y: int) -> tuple[int, int, int]:

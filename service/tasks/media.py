@@ -33,6 +33,9 @@ Medium = Literal["text", "image", "audio", "video"]
 MAX_PIXELS = 2**25
 """Of one image: an 8K frame. It takes 96 MiB as RGB, three times that while it is copied."""
 
+MIN_RATE_HZ, MAX_RATE_HZ = 4_000, 192_000
+"""Samples of a second: half of a telephone's, and the highest of sound cards."""
+
 MARK = "\0"
 """Begins an input that travels as JSON, in a task whose inputs are not only texts."""
 

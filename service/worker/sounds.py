@@ -24,13 +24,11 @@ import numpy as np
 import soundfile
 import soxr
 
+from service.tasks.media import MAX_RATE_HZ, MIN_RATE_HZ
 from service.worker.interface import Foreign, Unsuitable
 
 MAX_SOUND_S = 600
 """Ten minutes: 38 MB of samples at the usual 16 kHz, as much again in features."""
-
-MIN_RATE_HZ, MAX_RATE_HZ = 4_000, 192_000
-"""Half of a telephone's, and the highest of sound cards."""
 
 MAX_CHANNELS = 8
 """Of a film's sound, 7.1. Each costs the time of decoding it."""

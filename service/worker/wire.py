@@ -111,6 +111,7 @@ class Facts(msgspec.Struct, frozen=True):
         step_units: units of one generated token, 0 where none are generated.
         most_units: most padded units whose answers fit one frame, 0 where they always do.
         width: numbers of a text's one vector, pooled as the model says, 0 where it has none.
+        rate_hz: samples of a second that a model of sounds hears, 0 for others.
     """
 
     task: str
@@ -133,6 +134,7 @@ class Facts(msgspec.Struct, frozen=True):
     step_units: float = 0.0
     most_units: int = 0
     width: int = 0
+    rate_hz: int = 0
 
 
 class Ready(msgspec.Struct, frozen=True, tag_field=_TAG, tag="ready"):

@@ -15,7 +15,9 @@ from tests.tools import ROOT
 
 TEXT = README.read_text()
 
-FOREIGN = {"binary_data_output", "encoding_format", "max_seq_length"}
+FOREIGN = {
+    "binary_data_output", "encoding_format", "input_ids", "max_seq_length", "sampling_rate",
+}  # fmt: skip
 """What other protocols, and files of models, call their own."""
 
 

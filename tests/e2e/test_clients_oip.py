@@ -46,6 +46,25 @@ def texts(*given: str, binary: bool = True, column: bool = False) -> list[Any]:
     return [tensor]
 
 
+def numbers(data: Any, datatype: str, *, binary: bool = True) -> list[Any]:
+    """The input tensor, of numbers."""
+    tensor = triton.InferInput("inputs", list(data.shape), datatype)
+    tensor.set_data_from_numpy(data, binary_data=binary)
+    return [tensor]
+
+
+def files(*given: bytes) -> list[Any]:
+    """The input tensor, of whole files."""
+    data = np.array(given, dtype=np.object_)
+    return numbers(data, "BYTES")
+
+
+def answers(server: Server, model: str, inputs: list[Any], **parameters: Any) -> list[Any]:
+    """What the model says to each item."""
+    found = client_of(server).infer(model, inputs, parameters=parameters).as_numpy("outputs")
+    return [json.loads(one) for one in found]
+
+
 def refusal(server: Server, *inputs: Any, model: str = PACKAGED, **more: Any) -> tuple[str, str]:
     """Status and sentence of a request that is refused."""
     with pytest.raises(InferenceServerException) as caught:

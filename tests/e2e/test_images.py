@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import base64
+import json
 import struct
 import subprocess
 import sys
 import zlib
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 from huggingface_hub import InferenceClient
+from PIL import Image
 
 from service.tasks import TASKS
 from service.tasks.examples import HARBOUR, NIGHT
 from tests.e2e.conftest import PATIENT
 from tests.e2e.server import LONG_S, Server, clean_environment
+from tests.e2e.test_clients_oip import answers, client_of, files, numbers, refusal
 from tests.tools import ROOT
 
 pytestmark = pytest.mark.e2e
@@ -86,6 +91,39 @@ def test_every_way_of_sending_gives_the_same(server: Server) -> None:
     assert both[0] == right[:1]
     assert len(both) == 2
     assert asked(server, [HARBOUR]).json() == [right]
+
+
+def same_labels(found: Any, right: Any) -> None:
+    """The same labels, with scores that differ by rounding at most."""
+    for ours, theirs in zip(found, right, strict=True):
+        assert [one["label"] for one in ours] == [one["label"] for one in theirs]
+        assert [one["score"] for one in ours] == pytest.approx([one["score"] for one in theirs])
+
+
+def test_triton_sends_pixels_and_files(server: Server) -> None:
+    """Pixels and files in a tensor have the answers of the same images sent plainly."""
+    right = asked(server, [HARBOUR, NIGHT], top_k=2).json()
+    both = [base64.b64decode(one.partition(",")[2]) for one in (HARBOUR, NIGHT)]
+    pixels = np.stack([np.asarray(Image.open(BytesIO(one)).convert("RGB")) for one in both])
+    same_labels(answers(server, CLASSES, files(*both), top_k=2), right)
+    for binary in (True, False):
+        tensor = numbers(pixels, "UINT8", binary=binary)
+        same_labels(answers(server, CLASSES, tensor, top_k=2), right)
+    same_labels(answers(server, CLASSES, numbers(pixels[1], "UINT8"), top_k=2), right[1:])
+    shown = client_of(server).get_model_metadata(CLASSES)["inputs"]
+    assert [(one["datatype"], one["shape"]) for one in shown] == [
+        ("BYTES", [-1]), ("UINT8", [-1, -1, -1, 3]),
+    ]  # fmt: skip
+    line = np.zeros((2, 1, 200, 3), np.uint8)
+    for tensor, place in (
+        (numbers(line[0], "UINT8"), "inputs/0: send an image whose long side"),
+        (numbers(line, "UINT8"), "inputs/0/data/0: send an image whose long side"),
+        (numbers(pixels.astype(np.float32), "FP32"), "inputs/0/datatype: send BYTES"),
+        (numbers(pixels.transpose(0, 3, 1, 2), "UINT8"), "inputs/0/shape: send [height, width, 3]"),
+        (files(b"no image"), "inputs/0/data/0: send an image as PNG"),
+    ):
+        status, sentence = refusal(server, tensor, model=CLASSES)
+        assert (status, place in sentence) == ("422", True), sentence
 
 
 def test_what_is_no_image_names_the_field(server: Server) -> None:
@@ -191,6 +229,9 @@ def _zero_shot(client: InferenceClient, server: Server) -> None:
     found = client.zero_shot_image_classification(IMAGE, labels, hypothesis_template="the {}")
     right = asked(server, HARBOUR, candidate_labels=labels, hypothesis_template="the {}").json()
     assert [dict(one) for one in found] == right
+    for given in (labels, ",".join(labels)):  # the protocol's own parameters hold no lists
+        asks = {"candidate_labels": given, "hypothesis_template": "the {}"}
+        same_labels(answers(server, OTHERS[2], files(IMAGE), **asks), [right])
 
 
 def _documents(client: InferenceClient, server: Server) -> None:
@@ -200,6 +241,8 @@ def _documents(client: InferenceClient, server: Server) -> None:
     value = {"question": "what wall", "image": HARBOUR, "word_boxes": BOXES}
     right = asked(server, value, top_k=2).json()
     assert [(one.answer, one.start) for one in found] == [(o["answer"], o["start"]) for o in right]
+    [said] = answers(server, OTHERS[3], files(json.dumps(value).encode()), top_k=2)
+    assert [one["answer"] for one in said] == [one["answer"] for one in right]
 
 
 @pytest.mark.parametrize("task", OTHERS)

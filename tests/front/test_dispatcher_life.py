@@ -23,7 +23,9 @@ async def test_from_loading_to_ready() -> None:
         limits = house.dispatcher.limits
         assert limits is not None
         assert (limits.deadline_s, limits.wait_cap_s, limits.batch_s) == (4.0, 2.0, 0.5)
-        assert house.dispatcher.int_facts == {"vocab_size": 0, "max_tokens": 512, "width": 0}
+        assert house.dispatcher.int_facts == {
+            "vocab_size": 0, "max_tokens": 512, "width": 0, "rate_hz": 0,
+        }  # fmt: skip
         assert house.metric("model_load_seconds") == 1.0
 
 

@@ -338,6 +338,20 @@ def test_another_model(path: str) -> None:
     assert (stage.outcomes(), stage.samples) == ({"not_found": 1}, 1)
 
 
+@pytest.mark.parametrize("path", ["/v2/models/other/infer", "/v1/embeddings"])
+@pytest.mark.parametrize("code", ["model_loading", "queue_full", "circuit_open", "draining"])
+def test_the_address_comes_before_the_load(path: str, code: str) -> None:
+    """Who asks for what is not here is told so at once, not to come again when there is room."""
+    stage = Stage()
+    stage.dispatcher.gate_says = problem(code, retry_after_s=2.0)
+    answer = ask(stage.app, request("a M"), path=path)
+    refused(answer, 404, "not_found")
+    assert "retry-after" not in answer.headers
+    assert stage.outcomes() == {"not_found": 1}
+    assert stage.door is not None
+    assert stage.door.refusal(b"POST", path.encode(), [(b"content-length", b"9")]) is None
+
+
 def test_what_the_model_finds_later() -> None:
     """A refusal of one item points at its element; one of the whole points nowhere."""
     stage = Stage()

@@ -40,6 +40,21 @@ FOUND: dict[str, dict[str, bytes]] = {
             b"\r\n"
         ),
     },
+    "inference": {
+        "pixels": (
+            b'{"inputs": [{"name": "inputs", "datatype": "UINT8", "shape": [1, 2, 3],'
+            b' "parameters": {"binary_data_size": 6}}]}\nabcdef'
+        ),
+        "samples": (
+            b'{"inputs": [{"name": "inputs", "datatype": "FP32", "shape": [2, 1],'
+            b' "data": [[0.5], [-1]], "parameters": {"sampling_rate": 8000}}]}'
+        ),
+        "texts": (
+            b'{"id": "a", "inputs": [{"name": "inputs", "datatype": "BYTES", "shape": [1, 1],'
+            b' "parameters": {"binary_data_size": 5}}], "outputs": [{"name": "outputs"}]}'
+            b"\n\x01\x00\x00\x00a"
+        ),
+    },
     "wire": {
         "empty frame": b"\x00\x00\x00\x01\x80",
     },

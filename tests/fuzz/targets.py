@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import math
 import re
+import struct
+import zlib
 from collections.abc import Callable, Iterable
 from functools import cache
 
@@ -15,7 +17,9 @@ from service.core.errors import OutcomeClass, Refused
 from service.http import asking, identity, media
 from service.http.asking import Patience
 from service.http.body import check_headers
-from service.http.context import Call
+from service.http.context import Call, HttpContext
+from service.http.oip import Oip
+from service.http.oip.request import take_apart
 from service.http.peers import peer_of
 from service.http.problems import render
 from service.worker.framing import Splitter, WireError
@@ -36,6 +40,19 @@ UNHURRIED = Patience(None, math.inf)
 @cache
 def _stage() -> Stage:
     return Stage(max_body_bytes=4096, rehearsal=True)
+
+
+@cache
+def _contexts() -> tuple[HttpContext, ...]:
+    """Of a task of each kind of input; the sounds' model hears 16 kHz."""
+    tasks = (
+        "text-generation", "audio-classification", "image-classification",
+        "document-question-answering",
+    )  # fmt: skip
+    stages = [Stage(task=task, model="some", max_body_bytes=4096) for task in tasks]
+    for stage in stages:
+        stage.dispatcher.int_facts["rate_hz"] = 16_000
+    return tuple(stage.context for stage in stages)
 
 
 @cache
@@ -73,6 +90,47 @@ def body(data: bytes) -> None:
             assert list(ask.inputs) == (given if ask.is_list else [given])
 
 
+def inference(data: bytes) -> None:
+    """An inference request is inputs that hold what was sent, or a fault of the client.
+
+    Whatever the task takes. Behind the first line end are the bytes of the tensor.
+    """
+    head, cut, raw = data.partition(b"\n")
+    for context in _contexts():
+        call = Call("an-id", 0.0, prediction=True, headers={}, repeated=frozenset())
+        try:
+            taken = take_apart(head + raw, len(head) if cut else None, context)
+        except Refused as refused:
+            _is_the_clients_fault(refused)
+            continue
+        try:
+            ask = asking.ask_of(
+                call, context, taken, nbytes=len(data), body_at=0.0, timeout_s=None, rehearse=""
+            )
+        except Refused as refused:
+            placed = Oip().placed(refused.problem, taken)
+            assert all(fault.pointer.startswith(("/inputs/0", "/param")) for fault in placed.errors)
+            _is_the_clients_fault(Refused(placed))
+            continue
+        assert len(ask.inputs) == taken.said.shape[0] <= context.settings.max_items
+        assert sum(map(len, ask.media)) <= ask.nbytes
+        [tensor] = json.loads(head)["inputs"]
+        if tensor["datatype"] != "BYTES":
+            numbers = b"".join(map(_numbers, ask.media))
+            assert numbers == raw if cut else len(numbers) % math.prod(tensor["shape"]) == 0
+
+
+def _numbers(file: bytes) -> bytes:
+    """Samples or pixels of a file that the front has written."""
+    if file.startswith(b"RIFF"):
+        return file[44:]
+    (width,) = struct.unpack_from(">I", file, 16)
+    (length,) = struct.unpack_from(">I", file, 33)
+    rows = zlib.decompress(file[41 : 41 + length])
+    step = 3 * width + 1
+    return b"".join(rows[at + 1 : at + step] for at in range(0, len(rows), step))
+
+
 def headers(data: bytes) -> None:
     """However headers look, each rule gives what is fit or a fault of the client.
 
@@ -88,6 +146,7 @@ def headers(data: bytes) -> None:
     call = Call(request_id, 0.0, prediction=True, headers=found, repeated=repeated)
     rules: Iterable[Callable[[], object]] = (
         lambda: media.reading(call),
+        lambda: Oip().reading(call, context),
         lambda: check_headers(call, context),
         lambda: asking.rehearsed_fault(call, rehearsal=True),
     )
@@ -137,5 +196,6 @@ TARGETS: dict[str, Callable[[bytes], None]] = {
     "body": body,
     "headers": headers,
     "heads": heads,
+    "inference": inference,
     "wire": wire,
 }

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from service.tasks import files
 from tests.fuzz import targets
 from tests.fuzz.found import FOUND
 from tests.fuzz.targets import NAMES, TARGETS
@@ -23,6 +28,23 @@ JSON = st.recursive(
 PARAMETERS = st.dictionaries(st.sampled_from(["top_k", "targets", "other"]), JSON)
 BODIES = st.fixed_dictionaries(
     {}, optional={"inputs": JSON | st.lists(st.text()), "parameters": PARAMETERS, "more": JSON}
+)
+
+RAW = st.binary(max_size=40)
+NUMBERS = st.integers(-2, 300) | st.floats() | st.booleans()
+TENSORS = st.fixed_dictionaries(
+    {
+        "name": st.just("inputs"),
+        "datatype": st.sampled_from(["BYTES", "FP32", "INT16", "UINT8", "INT64"]),
+        "shape": st.lists(st.integers(-1, 4) | st.just(3), max_size=4),
+    },
+    optional={
+        "data": st.lists(NUMBERS | st.text() | st.lists(NUMBERS), max_size=12) | JSON,
+        "parameters": st.dictionaries(
+            st.sampled_from(["binary_data_size", "sampling_rate", "content_type"]),
+            st.integers(0, 20_000) | JSON,
+        ),
+    },
 )
 
 LINES = st.sampled_from(
@@ -49,6 +71,18 @@ REQUESTS = st.builds(
 )  # fmt: skip
 
 
+def inference(tensor: object, raw: bytes | None, **members: object) -> bytes:
+    """A request for ``inference``, with the tensor's bytes behind it."""
+    head = json.dumps({"inputs": [tensor], **members}).encode()
+    return head if raw is None else head + b"\n" + raw
+
+
+def tensor_of(datatype: str, shape: list[int], size: int) -> dict[str, object]:
+    """A tensor whose numbers follow as so many bytes."""
+    parameters = {"binary_data_size": size}
+    return {"name": "inputs", "datatype": datatype, "shape": shape, "parameters": parameters}
+
+
 def cut_by(cut: int, parts: list[bytes]) -> bytes:
     """A stream for ``heads``, with the size of its pieces in front."""
     return bytes([cut]) + b"".join(parts)
@@ -69,6 +103,29 @@ def test_bodies_of_any_bytes(data: bytes) -> None:
 def test_bodies_of_any_json(value: object) -> None:
     """The same for JSON of every shape, with numbers and text of every kind."""
     targets.body(json.dumps(value).encode("utf-8", "surrogatepass"))
+
+
+@FEW
+@given(TENSORS | JSON, PARAMETERS, st.none() | RAW)
+def test_inference_requests_of_any_tensor(tensor: object, asked: object, raw: bytes | None) -> None:
+    """Whatever a tensor says of itself, its numbers arrive whole or the request is refused."""
+    targets.inference(inference(tensor, raw, parameters=asked))
+
+
+@FEW
+@given(
+    st.sampled_from([("FP32", 4, []), ("INT16", 2, []), ("UINT8", 1, [3])]),
+    st.lists(st.integers(1, 3), min_size=1, max_size=3),
+    st.data(),
+)
+def test_inference_requests_of_any_numbers(
+    kind: tuple[str, int, list[int]], axes: list[int], data: st.DataObject
+) -> None:
+    """Whatever numbers fill a tensor, they arrive as they were sent."""
+    datatype, width, last = kind
+    size = math.prod([*axes, *last]) * width
+    raw = data.draw(st.binary(min_size=size, max_size=size))
+    targets.inference(inference(tensor_of(datatype, [*axes, *last], size), raw))
 
 
 @FEW
@@ -113,6 +170,25 @@ def test_streams_of_any_frames(data: bytes, value: object) -> None:
 def test_what_was_found_stays_mended(name: str, what: str) -> None:
     """Inputs that broke a law once, and those from which every search begins."""
     TARGETS[name](FOUND[name][what])
+
+
+@pytest.mark.parametrize("datatype,shape,width", [("INT16", [2, 2], 2), ("UINT8", [1, 1, 3], 1)])
+def test_lost_numbers_are_noticed(
+    monkeypatch: pytest.MonkeyPatch, datatype: str, shape: list[int], width: int
+) -> None:
+    """A file that lacks some of the numbers fails its target."""
+    raw = bytes(range(math.prod(shape) * width))
+    sent = inference(tensor_of(datatype, shape, len(raw)), raw)
+    targets.inference(sent)
+    for name, writer in (("wav", files.wav), ("png", files.png)):
+        broken = partial(_shorter, writer)
+        monkeypatch.setattr(f"service.tasks.numbers.{name}", broken)
+    with pytest.raises(AssertionError):
+        targets.inference(sent)
+
+
+def _shorter(writer: Callable[..., bytes], data: bytes, *how: Any, **more: Any) -> bytes:
+    return writer(data[:-1] + b"\0", *how, **more)
 
 
 def test_a_broken_law_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from service.tasks import TASKS
+from service.tasks.files import png
 from service.tasks.media import MAX_PIXELS
 from service.worker.answers import encode_answer
 from service.worker.interface import Unsuitable
@@ -90,6 +91,15 @@ FOREIGN = {
     "wmf": b"\xd7\xcd\xc6\x9a" + bytes(80),
     "archive": b"PK\x03\x04" + bytes(80),
 }
+
+
+@pytest.mark.parametrize("level", [0, 9])
+@pytest.mark.parametrize("size", [(1, 1), (7, 5), (60, 40), (300, 200)])
+def test_pixels_come_back(size: tuple[int, int], level: int) -> None:
+    """A PNG made of bare pixels is opened as they are, number for number."""
+    picture = drawing(*size)
+    opened = open_image(png(picture.tobytes(), *size, level), MAX_PIXELS)
+    assert (opened.size, opened.tobytes()) == (size, picture.tobytes())
 
 
 @pytest.mark.parametrize("name", HUGE)

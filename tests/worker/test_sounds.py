@@ -19,6 +19,7 @@ import soxr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from service.tasks.files import wav
 from service.worker.interface import Unsuitable
 from service.worker.sounds import MAX_CHANNELS, MAX_SOUND_S, read_sound, write_wav
 
@@ -62,6 +63,25 @@ def test_every_known_kind(kind: str, subtype: str) -> None:
     else:
         limit = 0.1 if kind in {"OGG", "MP3"} else 0.02
         assert np.abs(heard - tone(1))[middle].max() < limit
+
+
+@pytest.mark.parametrize("floating", [True, False])
+def test_samples_come_back(floating: bool) -> None:
+    """A WAV made of bare samples is heard as they are, number for number, at any rate."""
+    whole = np.array([0, 1, -1, 32767, -32768], np.int16)
+    samples = np.asarray(tone(0.1) * 3) if floating else whole
+    data = wav(samples.tobytes(), RATE_HZ, floating=floating)
+    right = samples if floating else np.asarray(whole / 32768, np.float32)
+    assert np.array_equal(read_sound(data, RATE_HZ), right)
+    with soundfile.SoundFile(io.BytesIO(wav(samples.tobytes(), 44_100, floating=floating))) as file:
+        assert (file.samplerate, file.channels, file.frames) == (44_100, 1, len(samples))
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, 1e30])
+def test_samples_that_are_none(number: float) -> None:
+    """A number that is no sample is refused among good ones."""
+    samples = np.array([0, number, 0], np.float32)
+    assert "numbers" in refusal(wav(samples.tobytes(), RATE_HZ, floating=True))
 
 
 def test_channels_are_mixed_by_their_mean() -> None:

@@ -46,13 +46,17 @@ class Oip:
         """As ``request`` says."""
         return take_apart(body, how, context)
 
-    def placed(self, refusal: Problem) -> Problem:
-        """An item of ours is an element of the one tensor."""
+    def placed(self, refusal: Problem, body: Body) -> Problem:
+        """An item of ours is an element of the one tensor, or all of it."""
         if not refusal.errors:
             return refusal
+        said: Said = body.said
+
+        def place(item: re.Match[str]) -> str:
+            return said.place(int(item[1]))
+
         placed = (
-            FieldError(_ITEM.sub(r"/inputs/0/data/\1", error.pointer), error.message)
-            for error in refusal.errors
+            FieldError(_ITEM.sub(place, error.pointer), error.message) for error in refusal.errors
         )
         return refusal._replace(errors=tuple(placed))
 

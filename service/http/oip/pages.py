@@ -12,8 +12,10 @@ from service import NAME
 from service.core.errors import Problem, Refused, problem
 from service.http import pages
 from service.http.context import HttpContext
-from service.http.oip.request import INPUTS, OUTPUTS
+from service.http.oip.inputs import INPUTS
+from service.http.oip.request import OUTPUTS
 from service.http.routes import Place
+from service.tasks.numbers import numbers_of
 from service.tasks.parameter import Json
 
 VERSION = "1"
@@ -79,10 +81,26 @@ def model(context: HttpContext, request: Request) -> Response:
             "name": context.settings.model_name,
             "versions": [VERSION],
             "platform": "transformers_safetensors",
-            "inputs": [{"name": INPUTS, "datatype": "BYTES", "shape": [-1]}],
+            "inputs": _inputs(context),
             "outputs": [{"name": OUTPUTS, "datatype": "BYTES", "shape": [-1]}],
         }
     )
+
+
+def _inputs(context: HttpContext) -> list[Json]:
+    """What the one input may be: BYTES, or else one of the kinds of numbers."""
+    found: list[Json] = [{"name": INPUTS, "datatype": "BYTES", "shape": [-1]}]
+    rate_hz = context.dispatcher.int_facts.get("rate_hz", 0)
+    for kind in numbers_of(context.task):
+        tensor: dict[str, Json] = {
+            "name": INPUTS,
+            "datatype": kind.datatype,
+            "shape": [*kind.shape],
+        }
+        if kind.is_sound and rate_hz:
+            tensor["parameters"] = {"sampling_rate": rate_hz}
+        found.append(tensor)
+    return found
 
 
 PLACES: dict[str, Place] = {

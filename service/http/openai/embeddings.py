@@ -69,8 +69,9 @@ class Embeddings:
         base64_wanted = value.get("encoding_format") == "base64"
         return Body(value["input"], {"pooling": AS_THE_MODEL}, flaw, said=base64_wanted)
 
-    def placed(self, refusal: Problem) -> Problem:
+    def placed(self, refusal: Problem, body: Body) -> Problem:
         """What is ``inputs`` with us is ``input`` here; the pooling is the model's."""
+        del body
         placed = (FieldError(_place(error.pointer), error.message) for error in refusal.errors)
         return refusal._replace(errors=tuple(placed))
 

@@ -19,7 +19,19 @@ from service.http.openapi.operation import (
     probe,
 )
 from service.http.openapi.served import Served
-from service.tasks.schemas import ANY, COUNT, NUMBER, TEXT, Schema, list_of, members, one_of
+from service.tasks.media import MAX_RATE_HZ, MIN_RATE_HZ
+from service.tasks.numbers import numbers_of
+from service.tasks.schemas import (
+    ANY,
+    COUNT,
+    NUMBER,
+    TEXT,
+    Schema,
+    integer,
+    list_of,
+    members,
+    one_of,
+)
 
 TAG = "clients"
 VERSION = "1"
@@ -66,7 +78,7 @@ def _page(name: str, summary: str, schema: Schema, place: tuple[Described, ...] 
 # ---------------------------------------------------------------- Open Inference Protocol V2
 
 _AXES = list_of({"type": "integer"}, 1)
-_TENSOR = members(name=STRING, datatype={"enum": ["BYTES", "FP32"]}, shape=_AXES)
+_RATE = members(sampling_rate=integer(MIN_RATE_HZ, MAX_RATE_HZ))
 
 
 def _server(_served: Served) -> Operation:
@@ -79,8 +91,18 @@ def _model(served: Served, *, versioned: bool) -> Operation:
         name=STRING,
         versions=list_of(STRING),
         platform=STRING,
-        inputs=list_of(_TENSOR),
-        outputs=list_of(_TENSOR),
+        inputs=list_of(
+            members(
+                name={"const": "inputs"},
+                datatype={"enum": ["BYTES", *(kind.datatype for kind in numbers_of(served.task))]},
+                shape=_AXES,
+                parameters=_RATE,
+                optional=("parameters",),
+            )
+        ),
+        outputs=list_of(
+            members(name={"const": "outputs"}, datatype={"const": "BYTES"}, shape=_AXES)
+        ),
     )
     name = "v2_model_version" if versioned else "v2_model"
     return _page(name, "The model", about, _place(served, versioned=versioned))
@@ -117,23 +139,34 @@ def _model_ready(served: Served, *, versioned: bool) -> Operation:
     )
 
 
+def _tensor(datatype: str, least: int, most: int) -> Schema:
+    return members(
+        name={"const": "inputs"},
+        datatype={"const": datatype},
+        shape=list_of({"type": "integer", "minimum": 1}, least, most),
+        data=list_of(ANY, 1),
+        parameters=_OBJECT,
+        optional=("data", "parameters"),
+    )
+
+
+def _tensors(served: Served) -> Schema:
+    """What the one input may be."""
+    numbers = numbers_of(served.task)
+    found = [_tensor("BYTES", 1, 2)]
+    found += [_tensor(kind.datatype, len(kind.item), len(kind.shape)) for kind in numbers]
+    return one_of(*found) if numbers else found[0]
+
+
 def _infer(served: Served, *, versioned: bool) -> Operation:
     length = in_header(
         "Inference-Header-Content-Length",
         "Bytes of the JSON in front of the tensors, where there are any.",
         STRING,
     )
-    tensor = members(
-        name={"const": "inputs"},
-        datatype={"const": "BYTES"},
-        shape=list_of({"type": "integer", "minimum": 1}, 1, 2),
-        data=list_of(ANY, 1),
-        parameters=_OBJECT,
-        optional=("data", "parameters"),
-    )
     body = members(
         id={"type": ["string", "null"], "maxLength": 1024},
-        inputs=list_of(tensor, 1, 1),
+        inputs=list_of(_tensors(served), 1, 1),
         outputs={"type": ["array", "null"], "maxItems": 1},
         parameters={**_OBJECT, "description": "those of the task, timeout in microseconds"},
         optional=("id", "outputs", "parameters"),
@@ -158,7 +191,8 @@ def _infer(served: Served, *, versioned: bool) -> Operation:
         tag=TAG,
         summary="Infer",
         says="A tensor of n texts (or files) is answered with one of n answers, each the JSON that"
-        " POST / answers; with the binary extension tensors follow the JSON as bytes.",
+        " POST / answers; with the binary extension tensors follow the JSON as bytes. Tasks of"
+        " sounds and images also take samples and pixels, see the model's inputs.",
         answers={200: Answer("The answers.", {JSON: answer, _OCTETS: ANY}, PREDICTED)},
         refusals=(*PREDICTION, *_HERE),
         parameters=(

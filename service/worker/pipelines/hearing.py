@@ -63,6 +63,10 @@ class Heard(Owned):
         self.padding = False
         self.least = 1
 
+    def note(self, **found: Any) -> None:  # noqa: ANN401 - as in Owned
+        """Keep the facts, the rate among them."""
+        super().note(rate_hz=self.rate_hz, **found)
+
     # -- preparing -------------------------------------------------------------------------------
 
     def prepare(self, inputs: str, media: bytes, parameters: Mapping[str, Any]) -> PreparedInput:
