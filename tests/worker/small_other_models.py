@@ -28,8 +28,8 @@ from transformers import (
     VJEPA2ForVideoClassification,
 )
 
-from tests.worker.small_models import save_byte_tokenizer, save_tokenizer
-from tests.worker.small_sounds import LABELS, named
+from tests.worker.small_models import named, save_byte_tokenizer, save_tokenizer
+from tests.worker.small_sounds import LABELS
 
 WRITES = 48
 """Most tokens of the document reader, those of the question included."""
