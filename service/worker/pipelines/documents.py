@@ -2,7 +2,9 @@
 
 Laws
 - Words come with the request; no program is started to read them.
-- What a tokenizer would panic over (a question that leaves no room for the document) is told first.
+- What a tokenizer would panic over (a question that leaves no room for the document) is told first,
+  and so is a question that leaves a model which writes its answer no room to write.
+- Of models that read the picture and write, the stock pipeline knows Donut alone.
 """
 
 from __future__ import annotations
@@ -11,12 +13,36 @@ from collections.abc import Mapping
 from typing import Any
 
 from service.tasks import Task
-from service.worker.interface import Foreign, Unsuitable
+from service.worker.interface import CannotLoad, Foreign, Unsuitable
 from service.worker.pipelines.shaped import Shaped
 from service.worker.wire import Load
 
 _MOST_STRIDE = 256
 """The stock pipeline's own default, or half of a piece if that is less."""
+
+_PROMPT = "<s_docvqa><s_question>{}</s_question><s_answer>"
+"""As the stock pipeline asks a model that writes."""
+
+
+def classes_that_write(raw: Mapping[str, Any]) -> tuple[str, ...]:
+    """The auto class of a model that reads the picture and writes, if the folder has one.
+
+    The library's list of models for documents leaves them out; its pipeline takes them by the name
+    of their architecture.
+
+    Args:
+        raw: the model's ``config.json``.
+
+    Raises:
+        CannotLoad: it is another model of that kind than the pipeline knows.
+    """
+    if raw.get("model_type") != "vision-encoder-decoder":
+        return ()
+    encoder = raw.get("encoder")
+    if not isinstance(encoder, dict) or encoder.get("model_type") != "donut-swin":
+        message = "Of models that read a picture and write, only Donut can be asked of documents."
+        raise CannotLoad("wrong_task", message)
+    return ("AutoModelForImageTextToText",)
 
 
 class Documents(Shaped):
@@ -40,6 +66,7 @@ class Documents(Shaped):
         if self._reads_pictures:
             if "image" not in value:
                 raise Unsuitable("send 'image' too; this model reads the picture")
+            self._check_length(value["question"])
             value = {name: part for name, part in value.items() if name != "word_boxes"}
             return super().preprocessed(value, given)
         if "word_boxes" not in value:
@@ -48,6 +75,18 @@ class Documents(Shaped):
         if self.pipe.image_processor is None and self.pipe.feature_extractor is None:
             value = {name: part for name, part in value.items() if name != "image"}
         return super().preprocessed(value, given)
+
+    def _check_length(self, question: str) -> None:
+        prompt = _PROMPT.format(question)
+        tokens = len(self._preparing.tokenizer(prompt, add_special_tokens=False)["input_ids"])
+        written = getattr(self.pipe.model.generation_config, "max_length", None)
+        most = min(self.max_tokens, written) if isinstance(written, int) else self.max_tokens
+        if tokens >= most:
+            raise Unsuitable(
+                f"the question has {tokens} tokens with what stands around it, this model takes "
+                f"{most - 1}",
+                limit=most - 1,
+            )
 
     def _check_room(self, question: str, given: Mapping[str, Any]) -> None:
         tokenizer = self._preparing.tokenizer

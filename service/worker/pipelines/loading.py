@@ -103,7 +103,7 @@ def load_model(
         _check_remote_code(raw, load)
         config = AutoConfig.from_pretrained(folder, **options)
     auto_class = _fitting(config, raw, auto_classes)
-    if own_head and not _made_for(raw, auto_class):
+    if own_head and not made_for(raw, auto_class):
         raise _incomplete(raw, auto_class)
     parts = {
         name: part
@@ -211,7 +211,8 @@ def _fitting(config: Foreign, raw: dict[str, Any], auto_classes: Sequence[Foreig
     raise CannotLoad("wrong_task", f"The model's architecture does not fit the task.{hint}")
 
 
-def _made_for(raw: dict[str, Any], auto_class: Foreign) -> bool:
+def made_for(raw: dict[str, Any], auto_class: Foreign) -> bool:
+    """Whether the model's own configuration says that it is one of the class's."""
     made: set[str] = set()
     # By name: asked for the classes themselves it would import every model of the library.
     for names in auto_class._model_mapping._model_mapping.values():  # noqa: SLF001 - as above
@@ -220,7 +221,7 @@ def _made_for(raw: dict[str, Any], auto_class: Foreign) -> bool:
 
 
 def _incomplete(raw: dict[str, Any], auto_class: Foreign) -> CannotLoad:
-    if not _made_for(raw, auto_class):
+    if not made_for(raw, auto_class):
         hint = _hint(raw)
         return CannotLoad("wrong_task", f"The model was made for another task.{hint}")
     return CannotLoad("model_broken", "The model's weights lack parts that the task needs.")
@@ -232,6 +233,6 @@ def _hint(raw: dict[str, Any]) -> str:
         task.name
         for task in TASKS.values()
         if task.pipeline in SUPPORTED_TASKS and not task.spare_weights
-        if any(_made_for(raw, auto_class) for auto_class in SUPPORTED_TASKS[task.pipeline]["pt"])
+        if any(made_for(raw, auto_class) for auto_class in SUPPORTED_TASKS[task.pipeline]["pt"])
     ]
     return f" It fits the task {' or '.join(found)}." if found else ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import transformers
 from transformers.pipelines import SUPPORTED_TASKS
@@ -11,8 +12,9 @@ from transformers.pipelines import SUPPORTED_TASKS
 from service.tasks import Task
 from service.worker.interface import CannotLoad, Foreign
 from service.worker.pipelines.describing import Describing
-from service.worker.pipelines.documents import Documents
-from service.worker.pipelines.loading import load_model
+from service.worker.pipelines.documents import Documents, classes_that_write
+from service.worker.pipelines.folder import check_folder
+from service.worker.pipelines.loading import load_model, made_for
 from service.worker.pipelines.owned import Owned
 from service.worker.pipelines.shaped import Shaped
 from service.worker.pipelines.whole import Whole
@@ -29,13 +31,18 @@ def load_media(load: Load, folder: Path, task: Task) -> Owned:
     if offered is None:
         raise CannotLoad("wrong_task", "The installed transformers has no such task.")
     stock = _stock_class(offered["impl"])
-    # What makes spectrograms would want a vocoder, which the stock pipeline gets from the hub.
-    classes = offered["pt"][:1] if task.way == "speaking" else offered["pt"]
+    raw = check_folder(folder)
+    classes = offered["pt"]
+    if task.way == "speaking":
+        _check_sound(raw)
+        classes = classes[:1]
+    documents = task.name == "document-question-answering"
+    also = [*task.also, *(classes_that_write(raw) if documents else ())]
     loaded = load_model(
         load,
         folder,
         *classes,
-        *(getattr(transformers, name) for name in task.also),
+        *(getattr(transformers, name) for name in also),
         spare=task.spare_weights,
         own_head=task.own_head,
         wanted=_wanted(stock),
@@ -43,11 +50,32 @@ def load_media(load: Load, folder: Path, task: Task) -> Owned:
     if not isinstance(loaded.parts.get("processor"), transformers.ProcessorMixin):
         loaded.parts.pop("processor", None)  # the library gives a tokenizer where there is none
     if task.way == "watching" and "image_processor" not in loaded.parts:
-        raise CannotLoad("model_broken", "The model's image processor is not there.")
+        raise _no_frames(folder)
     pipe = stock(model=loaded.model, task=task.pipeline, device=loaded.device, **loaded.parts)
     made = _kind(task)(load, task, pipe)
     made.warm_up()
     return made
+
+
+def _check_sound(raw: dict[str, Any]) -> None:
+    if not made_for(raw, transformers.AutoModelForTextToSpectrogram):
+        return
+    voice = raw.get("speaker_embedding_dim") and ", and a voice beside each text"
+    raise CannotLoad(
+        "wrong_task",
+        "The model makes spectrograms, no sound: it would need a vocoder, which is not in its "
+        f"folder{voice or ''}. Models that make sound are served.",
+    )
+
+
+def _no_frames(folder: Path) -> CannotLoad:
+    if (folder / "video_preprocessor_config.json").is_file():
+        return CannotLoad(
+            "wrong_task",
+            "The model's processor is one of whole films (a video processor); served are models "
+            "with one of frames (an image processor).",
+        )
+    return CannotLoad("model_broken", "The model's image processor is not there.")
 
 
 def _stock_class(named: Foreign) -> Foreign:
