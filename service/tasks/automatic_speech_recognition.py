@@ -11,15 +11,13 @@ from collections.abc import Mapping
 
 from service.core.errors import FieldError
 from service.tasks.audio_classification import NEEDS
-from service.tasks.base import Task, Work
+from service.tasks.base import Task
 from service.tasks.checks import at, choice, switch, table, text, whole
+from service.tasks.generation import DEFAULT_NEW_TOKENS, steps
 from service.tasks.media import a_sound
 from service.tasks.parameter import Json, Parameter, Reject
 from service.tasks.schemas import Schema, list_of, one_of
 from service.tasks.tones import tone
-
-DEFAULT_NEW_TOKENS = 256
-"""The stock pipeline's for a model that generates, where its own configuration names no other."""
 
 MAX_CHUNK_S = 30
 """A window of Whisper; others are not proved with more at once."""
@@ -112,5 +110,5 @@ TASK = Task(
     ),
     unit="hundredths of a second",
     together=_together,
-    work=lambda parameters: Work(steps=parameters.get("max_new_tokens", DEFAULT_NEW_TOKENS)),
+    work=steps,
 )  # fmt: skip

@@ -7,36 +7,24 @@ chat are not sent back with it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from service.core.errors import Refused, invalid
-from service.tasks.base import Task, Work, a_text
-from service.tasks.checks import number, switch, table, texts, whole
+from service.tasks.base import Task, a_text
+from service.tasks.chats import BAD_CHATS, a_chat, chat_schema, is_chat
+from service.tasks.checks import number, switch, table, whole
 from service.tasks.examples import HARBOUR, NIGHT
+from service.tasks.generation import DEFAULT_NEW_TOKENS, steps, stops
 from service.tasks.media import an_image
 from service.tasks.parameter import Json
 from service.tasks.schemas import BYTES, TEXT, list_of, members, one_of
 
-DEFAULT_NEW_TOKENS = 256
-"""The stock pipeline's, where the model's own configuration names no other."""
-
 MAX_NEW_TOKENS = 4096
 MAX_IMAGES = 16
-MAX_MESSAGES = 256
-MAX_STOPS = 8
-MAX_STOP_CHARS = 64
 
-_ROLES = ("system", "user", "assistant")
 _PART = "send a list of {'type': 'text', 'text': …} and {'type': 'image', 'image': …}"
 
 
 def _is_chat(value: Json) -> bool:
-    return (
-        isinstance(value, list)
-        and bool(value)
-        and isinstance(value[0], dict)
-        and not value[0].keys() & {"text", "image", "images"}
-    )
+    return is_chat(value) and not value[0].keys() & {"text", "image", "images"}
 
 
 def _part(value: Json, pointer: str) -> Json:
@@ -56,19 +44,8 @@ def _content(value: Json, pointer: str) -> Json:
 
 
 def _chat(value: Json, pointer: str) -> Json:
-    if len(value) > MAX_MESSAGES:
-        raise Refused(invalid(pointer, f"send at most {MAX_MESSAGES} messages"))
-    found = []
-    images = 0
-    for index, message in enumerate(value):
-        here = f"{pointer}/{index}"
-        if not isinstance(message, dict) or message.keys() != {"role", "content"}:
-            raise Refused(invalid(here, "send a message with 'role' and 'content'"))
-        if message["role"] not in _ROLES:
-            raise Refused(invalid(f"{here}/role", f"send one of {', '.join(_ROLES)}"))
-        content = _content(message["content"], f"{here}/content")
-        images += sum(part["type"] == "image" for part in content)
-        found.append({"role": message["role"], "content": content})
+    found = a_chat(value, pointer, _content)
+    images = sum(part["type"] == "image" for message in found for part in message["content"])
     if images > MAX_IMAGES:
         raise Refused(invalid(pointer, f"send at most {MAX_IMAGES} images"))
     return found
@@ -90,10 +67,6 @@ def _parse(value: Json, pointer: str) -> Json:
     return {"images": found, "text": text}
 
 
-def _work(parameters: Mapping[str, Json]) -> Work:
-    return Work(steps=parameters.get("max_new_tokens", DEFAULT_NEW_TOKENS))
-
-
 def _asked(image: str, text: str) -> Json:
     content = [{"type": "image", "image": image}, {"type": "text", "text": text}]
     return [{"role": "user", "content": content}]
@@ -102,11 +75,7 @@ def _asked(image: str, text: str) -> Json:
 _PART_SCHEMA = one_of(
     members(type={"const": "text"}, text=TEXT), members(type={"const": "image"}, image=BYTES)
 )
-_CHAT_SCHEMA = list_of(
-    members(role={"enum": [*_ROLES]}, content=one_of(TEXT, list_of(_PART_SCHEMA, 1, MAX_IMAGES))),
-    1,
-    MAX_MESSAGES,
-)
+_CHAT_SCHEMA = chat_schema(one_of(TEXT, list_of(_PART_SCHEMA, 1, MAX_IMAGES)))
 
 TASK = Task(
     name="image-text-to-text",
@@ -133,10 +102,7 @@ TASK = Task(
         whole("top_k", "forward", 1),
         number("top_p", "forward", 0, 1),
         number("repetition_penalty", "forward", 0, 100),
-        texts(
-            "stop_sequence", "forward", "a text that ends the generation",
-            most=MAX_STOPS, chars=MAX_STOP_CHARS,
-        ),
+        stops("stop_sequence"),
         switch("return_full_text", "post", " (default true)"),
     ),
     bad_examples=(
@@ -145,12 +111,11 @@ TASK = Task(
         ({"text": "", "images": [HARBOUR]}, "a text is not empty"),
         ({"text": "a", "image": "http://localhost/a.png"}, "an address is never opened"),
         ({"text": "a", "images": ["/a/path.png"]}, "a path is never opened"),
-        ([{"role": "user"}], "a message has role and content"),
-        ([{"role": "king", "content": "a"}], "a role is one of three"),
+        *BAD_CHATS,
         (
             [{"role": "user", "content": [{"type": "image", "url": "http://localhost/a.png"}]}],
             "an address is never opened",
         ),
     ),
-    work=_work,
+    work=steps,
 )  # fmt: skip

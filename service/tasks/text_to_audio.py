@@ -11,12 +11,10 @@ import base64
 import json
 from collections.abc import Mapping
 
-from service.tasks.base import Task, Work
+from service.tasks.base import Task
 from service.tasks.checks import number, switch, table, whole
+from service.tasks.generation import DEFAULT_NEW_TOKENS, steps
 from service.tasks.parameter import Json
-
-DEFAULT_NEW_TOKENS = 256
-"""The stock pipeline's for a model that generates, where its own configuration names no other."""
 
 MAX_NEW_TOKENS = 4096
 """A minute and more of what such models make; an answer must fit one frame to the front."""
@@ -45,7 +43,7 @@ TASK = Task(
     ),
     bad_examples=(({"text": "a"}, "the input is a string"), ([["a"]], "no list of lists")),
     unit="characters / 4",
-    work=lambda parameters: Work(steps=parameters.get("max_new_tokens", DEFAULT_NEW_TOKENS)),
+    work=steps,
     hub=_hub,
     hub_type=WAV,
 )

@@ -6,6 +6,7 @@ import base64
 import copy
 import itertools
 import json
+import random
 from collections.abc import Sequence
 from io import BytesIO
 from pathlib import Path
@@ -61,6 +62,25 @@ class Served:
         assert isinstance(result, Result), result
         assert result.units == sum(answer.units for _, answer in batch)
         return [json.loads(output) for output in result.outputs]
+
+    def mixed_as_alone(self, cases: Sequence[Case]) -> int:
+        """Ask for each case alone and in batches of any make; returns the most cases of one key.
+
+        Raises:
+            AssertionError: an answer is another one beside others.
+        """
+        chance = random.Random(5)
+        groups: dict[str, list[tuple[Case, Any]]] = {}
+        for case in cases:
+            _, answer = self.prepared(case)
+            groups.setdefault(answer.key, []).append((case, self.run([case])[0]))
+        for group in groups.values():
+            for _ in range(3):
+                chosen = [chance.choice(group) for _ in range(chance.randint(2, 9))]
+                answers = self.run([case for case, _ in chosen])
+                for answer, (_, right) in zip(answers, chosen, strict=True):
+                    same(answer, right)
+        return max(map(len, groups.values()))
 
     def lone(self, case: Case, answer: Any) -> Any:
         """What a client gets for a lone input."""

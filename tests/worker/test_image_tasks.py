@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -187,18 +186,7 @@ def test_alone_as_the_stock_call(served: Made) -> None:
 def test_in_mixed_batches_as_alone(served: Made) -> None:
     """In batches of any make each answer is what it is alone; shapes that differ never mix."""
     one, cases = served
-    chance = random.Random(5)
-    groups: dict[str, list[tuple[Case, Any]]] = {}
-    for case in cases:
-        _, answer = one.prepared(case)
-        groups.setdefault(answer.key, []).append((case, one.run([case])[0]))
-    assert max(map(len, groups.values())) > 1
-    for group in groups.values():
-        for _ in range(2):
-            chosen = [chance.choice(group) for _ in range(chance.randint(2, 7))]
-            answers = one.run([case for case, _ in chosen])
-            for answer, (_, lone) in zip(answers, chosen, strict=True):
-                same(answer, lone)
+    assert one.mixed_as_alone(cases) > 1
 
 
 def test_batches_are_shared(served: Made, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -207,13 +195,13 @@ def test_batches_are_shared(served: Made, monkeypatch: pytest.MonkeyPatch) -> No
 
     one, cases = served
     seen = []
-    stock = Shaped.infer
+    stock = Shaped.together
 
-    def infer(self: Shaped, *given: Any) -> Any:
-        seen.append(given)
-        return stock(self, *given)
+    def together(self: Shaped, rows: Any) -> Any:
+        seen.append(rows)
+        return stock(self, rows)
 
-    monkeypatch.setattr(Shaped, "infer", infer)
+    monkeypatch.setattr(Shaped, "together", together)
     case = cases[0]
     _, prepared = one.prepared(case)
     one.run([case] * 3)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -139,18 +138,7 @@ def test_a_list_as_the_stock_call(served: Served) -> None:
 
 def test_in_mixed_batches_as_alone(served: Served) -> None:
     """In batches of any make each answer is what it is alone: no padding, no neighbour shows."""
-    chance = random.Random(5)
-    groups: dict[str, list[tuple[Case, Any]]] = {}
-    for case in CASES[served.task.name]:
-        _, answer = served.prepared(case)
-        groups.setdefault(answer.key, []).append((case, served.run([case])[0]))
-    assert max(map(len, groups.values())) > 4
-    for group in groups.values():
-        for _ in range(3):
-            chosen = [chance.choice(group) for _ in range(chance.randint(2, 9))]
-            answers = served.run([case for case, _ in chosen])
-            for answer, (_, right) in zip(answers, chosen, strict=True):
-                same(answer, right)
+    assert served.mixed_as_alone(CASES[served.task.name]) > 4
 
 
 def test_examples_are_served(served: Served) -> None:

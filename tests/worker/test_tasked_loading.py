@@ -85,7 +85,7 @@ def test_no_padding_token_means_one_at_a_time(tmp_path: Path) -> None:
     assert pipeline.run(items) == [pipeline.run([item])[0] for item in items]
 
 
-def pieces(*lengths: int) -> Pieces:
+def pieces(*lengths: int) -> Pieces[Payload]:
     """An input of rows of these lengths."""
     rows = [
         Payload({"input_ids": torch.zeros(1, length, dtype=torch.long)}, length, {})

@@ -13,7 +13,7 @@ Laws
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from service.tasks import Task
 from service.tasks.feature_extraction import AS_THE_MODEL, NO_POOLING
 from service.worker.interface import CannotLoad, Foreign, PreparedInput, Unsuitable
 from service.worker.pipelines.pieces import Pieces
+from service.worker.pipelines.stock import Payload
 from service.worker.pipelines.tasked import Tasked
 from service.worker.wire import Facts, Load
 
@@ -170,7 +171,7 @@ class Embedding(Tasked):
         item = super().prepare(inputs, media, parameters)
         if pooling is None:
             return item
-        pieces: Pieces = item.payload
+        pieces: Pieces[Payload] = item.payload
         rows = (replace(pieces.rows[0], post={"pooling": pooling}), *pieces.rows[1:])
         return replace(item, payload=replace(pieces, rows=rows))
 
@@ -201,9 +202,9 @@ class Embedding(Tasked):
             )
         return replace(self._model, normalize=parameters.get("normalize", self._model.normalize))
 
-    def answer(self, pieces: Pieces, outputs: Sequence[Foreign]) -> Foreign:
+    def answer(self, pieces: Pieces[Payload], outputs: list[Foreign]) -> Foreign:
         """The stock answer, or one vector."""
         pooling = pieces.rows[0].post.get("pooling")
         if pooling is None:
-            return super().answer(pieces, list(outputs))
+            return super().answer(pieces, outputs)
         return pooled(outputs[0][0][0], pooling).tolist()

@@ -27,7 +27,7 @@ from service.tasks.fill_mask import FILL_MASK
 from service.worker.interface import Answer, CannotLoad, Foreign, PreparedInput, Unsuitable
 from service.worker.pipelines.gathering import AtMasks, Gathering, is_equal, masked_rows
 from service.worker.pipelines.loading import load_model
-from service.worker.pipelines.stock import Payload, StockPipeline
+from service.worker.pipelines.stock import Payload, StockPipeline, too_long
 from service.worker.pipelines.writing import DEFAULT_TOP_K, Writer, is_plain, is_same
 from service.worker.wire import Load
 
@@ -39,9 +39,6 @@ _TOKENS_OF_ONE = 32
 
 _NOTABLE_S = 0.01
 """Writing time that is worth counting in units."""
-
-_KEEP_BYTES = 1024
-"""Python's own share in keeping one prepared input."""
 
 
 class FillMask(StockPipeline):
@@ -160,18 +157,14 @@ class FillMask(StockPipeline):
         ids = tensors["input_ids"]
         length = int(ids.shape[1])
         if length > self.max_tokens:
-            raise Unsuitable(
-                f"the text has {length} tokens, this model takes at most {self.max_tokens}; "
-                "send a shorter text",
-                limit=self.max_tokens,
-            )
+            raise too_long(length, self.max_tokens)
         masks = int((ids == self._mask_id).sum())
         if not masks:
             raise Unsuitable(f"send a text with at least one mask, written as {self.mask_token}")
         post = self._post(parameters)
         units = length + self._writing_units(post, masks, length)
-        nbytes = _KEEP_BYTES + sum(tensor.nbytes for tensor in tensors.values())
-        return PreparedInput(units, nbytes, Payload(tensors, length, post))
+        payload = Payload(tensors, length, post)
+        return PreparedInput(units, payload.nbytes, payload)
 
     def _post(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         post: dict[str, Any] = {}

@@ -13,21 +13,18 @@ Laws
 
 from __future__ import annotations
 
-import copy
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import torch
-from transformers.pipelines.base import ChunkPipeline, pad_collate_fn
-from transformers.utils import ModelOutput
+from transformers.pipelines.base import pad_collate_fn
 
 from service.tasks import Task
-from service.worker.interface import Foreign, Mismatch, PreparedInput, Unsuitable
-from service.worker.pipelines.owned import Owned
-from service.worker.pipelines.pieces import Pieces, Row, forwards, in_order
-from service.worker.pipelines.stock import Payload
+from service.worker.interface import Foreign, PreparedInput, Unsuitable
+from service.worker.pipelines.pieces import Pieces, Row, alike, forwards
+from service.worker.pipelines.rows import split
+from service.worker.pipelines.stepped import Stepped
+from service.worker.pipelines.stock import Payload, beside
 from service.worker.pipelines.warmup import length_limit
 from service.worker.sounds import Samples, read_sound
 from service.worker.wire import Load
@@ -41,24 +38,16 @@ with the square of it."""
 FORWARD_UNITS = 4 * MAX_PIECE_S * UNITS_A_SECOND
 """Of one forward, where an input makes more rows than one."""
 
-_KEEP_BYTES = 1024
 
-
-class Heard(Owned):
+class Heard(Stepped):
     """A pipeline of sounds, taken apart."""
 
     def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
         super().__init__(load, task, pipe)
-        extractor = copy.deepcopy(pipe.feature_extractor)
-        self._preparing = copy.copy(pipe)  # the prepare thread's own
-        self._preparing.feature_extractor = extractor
-        self._preparing.tokenizer = copy.deepcopy(pipe.tokenizer)
-        self._chunked = isinstance(pipe, ChunkPipeline)
         self._collate = pad_collate_fn(None, pipe.feature_extractor)
-        self.rate_hz = int(extractor.sampling_rate)
+        self.rate_hz = int(pipe.feature_extractor.sampling_rate)
         self.batchable = True
         self.max_tokens = 0
-        self.cost_unit_s = self.step_units = 0.0
         self.windowed = False
         self.padding = False
         self.least = 1
@@ -84,21 +73,17 @@ class Heard(Owned):
     def prepared(self, samples: Samples, call: dict[str, Any]) -> PreparedInput:
         """Samples, and parameters by the stock call's names, as rows."""
         self.check(samples, call)
-        given, _, _ = self._preparing._sanitize_parameters(**call)  # noqa: SLF001 - as in Tasked
-        given = {**self.pipe._preprocess_params, **given}  # noqa: SLF001
         np.random.seed(0)  # noqa: NPY002 - the library's own state, used in this thread alone
-        made = self._preparing.preprocess(samples, **given)
-        rows = tuple(self.row(part) for part in (made if self._chunked else [made]))
-        self.check_labels(rows[0])
-        nbytes = sum(
-            _KEEP_BYTES + sum(tensor.nbytes for tensor in row.tensors.values()) for row in rows
-        )
-        key = "" if self.padding else f";shape={shape_of(rows[0])}"
-        return self.decided(PreparedInput(0, nbytes, Pieces(rows, call, {}), key))
+        made = self.preprocessed(samples, self.preparing(call))
+        pieces = Pieces(tuple(map(self.row, made)), call)
+        first = pieces.rows[0]
+        self.check_labels(first)
+        key = "" if self.padding else f";shape={shape_of(first)}"
+        return self.decided(PreparedInput(pieces.units, pieces.nbytes, pieces, key))
 
     def decided(self, item: PreparedInput) -> PreparedInput:
-        """The item with its size."""
-        return replace(item, units=item.payload.units)
+        """The item with whatever else its length decides."""
+        return item
 
     def check(self, samples: Samples, call: Mapping[str, Any]) -> None:
         """Refuse what the model was not proved to take.
@@ -130,8 +115,7 @@ class Heard(Owned):
 
     def row(self, made: Mapping[str, Any]) -> Payload:
         """What preprocess has made."""
-        tensors = {name: part for name, part in made.items() if isinstance(part, torch.Tensor)}
-        extras = {name: part for name, part in made.items() if name not in tensors}
+        tensors, extras = split(made)
         main = next(part for name, part in tensors.items() if name.startswith("input_"))
         if main.ndim == 2:  # noqa: PLR2004 - rows of samples; features come a hundred a second
             units = -(-int(main.shape[1]) * UNITS_A_SECOND // self.rate_hz)
@@ -145,68 +129,13 @@ class Heard(Owned):
 
     # -- running ---------------------------------------------------------------------------------
 
-    def run(self, items: Sequence[PreparedInput]) -> list[Any]:
-        """Forwards for all rows, then postprocess for each item."""
-        if not self.batchable and len(items) > 1:
-            return [answer for item in items for answer in self.run([item])]
-        batch: list[Pieces] = [item.payload for item in items]
-        with torch.inference_mode():
-            return [
-                self._answer(pieces, outputs)
-                for pieces, outputs in zip(batch, self.forward(batch), strict=True)
-            ]
+    def groups(self, items: Sequence[Pieces[Payload]]) -> Iterable[list[Row[Payload]]]:
+        """Rows of one shape, or of about one length."""
+        return forwards(items) if self.padding else alike(items, shape_of, FORWARD_UNITS)
 
-    def _answer(self, pieces: Pieces, outputs: list[Foreign]) -> Foreign:
-        _, _, given = self.pipe._sanitize_parameters(**pieces.call)  # noqa: SLF001
-        given = {**self.pipe._postprocess_params, **given}  # noqa: SLF001
-        return self.pipe.postprocess(outputs if self._chunked else outputs[0], **given)
-
-    def forward(self, payloads: Sequence[Any]) -> Foreign:
-        """Each item's outputs, row by row."""
-        found = in_order(payloads)
-        pieces: Pieces = payloads[0]
-        _, given, _ = self.pipe._sanitize_parameters(**pieces.call)  # noqa: SLF001
-        given = {**self.pipe._forward_params, **given, **pieces.fixed}  # noqa: SLF001
-        for group in self.groups(payloads):
-            rows = [row.payload for row in group]
-            inputs = dict(self._collate([dict(row.tensors) for row in rows]))
-            for name in rows[0].extras:
-                inputs[name] = [row.extras[name] for row in rows]
-            outputs = self.pipe.forward(inputs, **given)
-            for index, row in enumerate(group):
-                found[row.item][row.place] = self.own(outputs, index, row.payload, len(rows))
-        return found
-
-    def own(self, outputs: Foreign, index: int, row: Payload, rows: int) -> Foreign:
-        """What the stock forward would have given for this row alone.
-
-        Raises:
-            Mismatch: the model gave another number of rows.
-        """
-        del row
-        found = {}
-        for name, value in outputs.items():
-            if isinstance(value, torch.Tensor | list):
-                if len(value) != rows:
-                    raise Mismatch(len(value), rows)
-                tensor = isinstance(value, torch.Tensor)
-                found[name] = value[index : index + 1] if tensor else value[index]
-        return ModelOutput(found) if isinstance(outputs, ModelOutput) else found
-
-    def groups(self, items: Sequence[Pieces]) -> Iterator[list[Row]]:
-        """The rows of a batch, cut into forwards."""
-        if self.padding:
-            yield from forwards(items)
-            return
-        shapes: dict[str, list[Row]] = {}
-        for item, pieces in enumerate(items):
-            for place, payload in enumerate(pieces.rows):
-                shapes.setdefault(shape_of(payload), []).append(Row(item, place, payload))
-        lone = all(len(pieces.rows) == 1 for pieces in items)
-        for rows in shapes.values():
-            # A batch of single rows was chosen by its size.
-            most = len(rows) if lone else max(1, FORWARD_UNITS // rows[0].payload.length)
-            yield from (rows[start : start + most] for start in range(0, len(rows), most))
+    def together(self, rows: Sequence[Payload]) -> dict[str, Any]:
+        """Padded, if they differ."""
+        return beside(self._collate([dict(row.tensors) for row in rows]), rows)
 
     def frames(self, row: Payload) -> int | None:
         """Frames of the model's output that are a row's own, ``None`` if the model does not say."""

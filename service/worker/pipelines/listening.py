@@ -18,17 +18,16 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
-from time import perf_counter
 from typing import Any
 
 import torch
 
 from service.tasks import Task
-from service.tasks.automatic_speech_recognition import DEFAULT_NEW_TOKENS
-from service.worker.interface import Foreign, Mismatch, PreparedInput, Unsuitable
+from service.tasks.generation import DEFAULT_NEW_TOKENS
+from service.worker.interface import Foreign, PreparedInput, Unsuitable
 from service.worker.pipelines.hearing import UNITS_A_SECOND
 from service.worker.pipelines.pieces import Pieces, Row
+from service.worker.pipelines.room import step_units
 from service.worker.pipelines.stock import Payload
 from service.worker.pipelines.tuning import Hearing, at
 from service.worker.sounds import MAX_SOUND_S, Samples
@@ -36,8 +35,9 @@ from service.worker.wire import Load
 
 _OF_GENERATION = ("max_new_tokens", "num_beams", "language", "task")
 _OF_WHISPER = ("language", "task", "return_language")
-_SLICED = frozenset({"token_timestamps"})
-_STEPS = 8
+_LONE = ("lang_id", "token_timestamps")
+"""Outputs of a row that runs alone, of whatever form."""
+
 _FIRST_TOKENS = 8
 """Room for what stands before the text: begin, language, task, timestamps."""
 
@@ -109,7 +109,7 @@ class Listening(Hearing):
 
     def decided(self, item: PreparedInput) -> PreparedInput:
         """What may be generated for each piece counts."""
-        pieces: Pieces = item.payload
+        pieces: Pieces[Payload] = item.payload
         steps = round(self._new(pieces.call) * self.step_units) if self.generates else 0
         units = pieces.units + len(pieces.rows) * steps
         return PreparedInput(units, item.nbytes, pieces, item.key)
@@ -121,7 +121,7 @@ class Listening(Hearing):
 
     # -- running ---------------------------------------------------------------------------------
 
-    def groups(self, items: Sequence[Pieces]) -> Iterator[list[Row]]:
+    def groups(self, items: Sequence[Pieces[Payload]]) -> Iterator[list[Row[Payload]]]:
         """As any sound; what the stock pipeline does for one row only runs alone."""
         for group in super().groups(items):
             if self._is_lone(items[0].call) or self._is_long(group[0].payload):
@@ -137,19 +137,19 @@ class Listening(Hearing):
     def _is_long(self, row: Payload) -> bool:
         return self.whisper and row.length > self.max_tokens > 0
 
-    def own(self, outputs: Foreign, index: int, row: Payload, rows: int) -> dict[str, Any]:
-        """What the stock forward would have given for this row alone."""
-        found: dict[str, Any] = {}
-        for name, value in outputs.items():
-            if len(value) != rows and name != "lang_id":
-                raise Mismatch(len(value), rows)
-            if isinstance(value, torch.Tensor) or name in _SLICED:
-                found[name] = value[index : index + 1]
-            else:
-                found[name] = value[index]
-        if self.padding and (frames := self.frames(row)) is not None:
-            found["tokens"] = found["tokens"][:, :frames]
-        return found
+    def apart(self, outputs: Foreign, rows: Sequence[Payload]) -> list[Foreign]:
+        """What the stock forward would have given for each row alone; frames of padding cut off.
+
+        Raises:
+            Mismatch: the model gave another number of rows.
+        """
+        lone = {name: outputs[name][:1] for name in _LONE if name in outputs}
+        shared = {name: value for name, value in outputs.items() if name not in lone}
+        owned = [{**own, **lone} for own in super().apart(shared, rows)]
+        for own, row in zip(owned, rows, strict=True):
+            if self.padding and (frames := self.frames(row)) is not None:
+                own["tokens"] = own["tokens"][:, :frames]
+        return owned
 
     # -- warming up ------------------------------------------------------------------------------
 
@@ -159,7 +159,7 @@ class Listening(Hearing):
         pieces = -(-whole // max(1, self.max_tokens)) if self.generates else 0
         return int(whole + pieces * (example.units - example.payload.units))
 
-    def fitted(self, pieces: Pieces) -> Pieces:
+    def fitted(self, pieces: Pieces[Payload]) -> Pieces[Payload]:
         """An input of the fit: one token, so that it is about hearing."""
         return at(pieces, max_new_tokens=1) if self.generates else pieces
 
@@ -168,17 +168,12 @@ class Listening(Hearing):
         if not self.generates:
             return 0.0
         pieces = self._of(1, {})
-        took = []
+
+        def run(steps: int) -> None:
+            self.forward([at(pieces, max_new_tokens=steps, min_new_tokens=steps)])
+
         with torch.inference_mode():
-            for steps in (1, 1 + _STEPS):
-                given = replace(pieces, fixed={"max_new_tokens": steps, "min_new_tokens": steps})
-                times = []
-                for _ in range(3):
-                    started = perf_counter()
-                    self.forward([given])
-                    times.append(perf_counter() - started)
-                took.append(min(times))
-        return max(0.0, took[1] - took[0]) / _STEPS / max(self.cost_unit_s, 1e-9)
+            return step_units(run, self.cost_unit_s)
 
 
 def _not(name: str, message: str) -> Unsuitable:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
 
@@ -10,6 +10,7 @@ import torch
 
 from service.tasks import Task
 from service.worker.interface import Answer, DeviceBytes, Foreign, PreparedInput
+from service.worker.pipelines.sharing import share_cores
 from service.worker.wire import Facts, Load
 
 
@@ -20,7 +21,16 @@ class Owned:
         load: as it came in LOAD.
         task: its entry.
         pipe: the stock pipeline, on its device.
+
+    Attributes:
+        batchable: whether items may share a forward.
+        cost_unit_s: seconds of one unit, once it was fitted.
+        step_units: of one generated token.
     """
+
+    batchable = False
+    cost_unit_s = 0.0
+    step_units = 0.0
 
     def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
         self.pipe = pipe
@@ -51,6 +61,22 @@ class Owned:
     def run(self, items: Sequence[PreparedInput]) -> list[Any]:
         """As in the protocol."""
         raise NotImplementedError
+
+    def measure_step(self) -> float:
+        """Units of one generated token; called once the cost is fitted."""
+        return 0.0
+
+    def shared_cores(self, run: Callable[[int, int], object], typical: int) -> int:
+        """How many workers the cores are best shared among; their threads are set.
+
+        Args:
+            run: runs one batch of (items, units of each).
+            typical: units of a typical input.
+        """
+        cores = self._load.cores
+        if cores <= 1 or self.pipe.device.type != "cpu":
+            return 1
+        return share_cores(cores, run, typical=typical, batchable=self.batchable).workers
 
     def canary(self) -> Answer:
         """The self-test's answer; its input was prepared once, the model thread must not do it.

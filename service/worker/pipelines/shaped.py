@@ -1,8 +1,7 @@
 """Any task of images, sounds or films: items whose tensors have the same shapes share a forward.
 
-The stock preprocess runs ahead in the prepare thread, postprocess sees each item's own rows. What
-stands between them is the library's own batching, but for one thing: nothing is padded. A picture
-beside a larger one is another picture to many models, so what differs in shape runs apart.
+The steps are the library's own batching, but for one thing: nothing is padded. A picture beside a
+larger one is another picture to many models, so what differs in shape runs apart.
 
 Laws
 - The shapes are part of the batch key, and are looked at again when a batch runs.
@@ -15,59 +14,32 @@ Laws
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 from typing import Any
 
-import torch
-from transformers.pipelines.base import ChunkPipeline
-
 from service.tasks import Task
 from service.tasks.base import Model
 from service.worker.answers import encode_answer
-from service.worker.faults import kind_of
 from service.worker.framing import MAX_FRAME
 from service.worker.interface import Foreign, PreparedInput, Unsuitable
 from service.worker.opening import opened
-from service.worker.pipelines.owned import Owned
-from service.worker.pipelines.pieces import FORWARD_UNITS
-from service.worker.pipelines.rows import Row, is_equal, own_row, row_of, stacked
-from service.worker.pipelines.sharing import share_cores
+from service.worker.pipelines.pieces import FORWARD_UNITS, Pieces, Row, alike
+from service.worker.pipelines.rows import Made, row_of, stacked
+from service.worker.pipelines.stepped import Stepped
 from service.worker.pipelines.warmup import MAX_FIT_UNITS, fit_cost, fit_sizes, length_limit
 from service.worker.wire import Load
 
 MOST_UNITS = 2**17
 """No input has more: the patches of the largest picture that is opened."""
 
-_KEEP_BYTES = 1024
-"""Python's own share in keeping one row."""
 
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Shapes:
-    """One prepared input.
-
-    Attributes:
-        rows: what goes through the model, at least one.
-        call: the parameters by the stock call's names.
-    """
-
-    rows: tuple[Row, ...]
-    call: Mapping[str, Any]
-
-
-class Shaped(Owned):
+class Shaped(Stepped):
     """A stock pipeline of media, taken apart."""
 
     def __init__(self, load: Load, task: Task, pipe: Foreign) -> None:
         super().__init__(load, task, pipe)
-        self._chunked = isinstance(pipe, ChunkPipeline)
-        self._preparing = copy.copy(pipe)  # the prepare thread's own, with its own parts
-        for name in ("tokenizer", "image_processor", "feature_extractor", "processor"):
-            setattr(self._preparing, name, copy.deepcopy(getattr(pipe, name, None)))
         self.batchable = task.way == "batched"
         tokenizer = pipe.tokenizer
         self.abilities = frozenset(
@@ -92,15 +64,12 @@ class Shaped(Owned):
         if inside:
             value = {**(value if isinstance(value, dict) else {task.media: value}), **inside}
         call = task.call({k: v for k, v in parameters.items() if k not in inside})
-        given, _, _ = self._preparing._sanitize_parameters(**call)  # noqa: SLF001 - as in tasked
-        given = {**self.pipe._preprocess_params, **given}  # noqa: SLF001
-        made = self.preprocessed(value, given)
-        rows = tuple(row_of(part) for part in made)
+        rows = tuple(map(row_of, self.preprocessed(value, self.preparing(call))))
         self._check_tokens(rows, parameters)
-        nbytes = sum(_KEEP_BYTES + row.nbytes for row in rows)
-        units = min(MOST_UNITS, sum(row.units for row in rows))
+        pieces = Pieces(rows, call)
+        units = min(MOST_UNITS, pieces.units)
         key = f";{rows[0].signature}" if len({row.signature for row in rows}) == 1 else ";several"
-        return self.decided(PreparedInput(units, nbytes, Shapes(rows, call), key))
+        return self.decided(PreparedInput(units, pieces.nbytes, pieces, key))
 
     def preprocessed(self, value: Foreign, given: Mapping[str, Any]) -> list[Foreign]:
         """What the stock preprocess makes of an opened input.
@@ -109,8 +78,7 @@ class Shaped(Owned):
             Unsuitable: its processor does not take it.
         """
         try:
-            made = self._preparing.preprocess(self.stock_input(value), **given)
-            return list(made) if self._chunked else [made]
+            return super().preprocessed(self.stock_input(value), given)
         except (ValueError, IndexError, ZeroDivisionError) as error:
             # It took the example, parameters are checked and the file is whole: what is left is
             # the shape, a picture of one pixel for example.
@@ -127,7 +95,7 @@ class Shaped(Owned):
         """The item with whatever else its length decides."""
         return item
 
-    def _check_tokens(self, rows: Sequence[Row], parameters: Mapping[str, Any]) -> None:
+    def _check_tokens(self, rows: Sequence[Made], parameters: Mapping[str, Any]) -> None:
         longest = max(row.tokens for row in rows)
         if self.max_tokens and longest > self.max_tokens:
             labels = "candidate_labels" in parameters
@@ -139,52 +107,21 @@ class Shaped(Owned):
 
     # -- running ---------------------------------------------------------------------------------
 
-    def run(self, items: Sequence[PreparedInput]) -> list[Any]:
-        """Forwards for all rows, then postprocess for each item."""
-        batch: list[Shapes] = [item.payload for item in items]
-        with torch.inference_mode():
-            return [
-                self._answer(shapes, outputs)
-                for shapes, outputs in zip(batch, self.forward(batch), strict=True)
-            ]
+    def groups(self, items: Sequence[Pieces[Made]]) -> Iterator[list[Row[Made]]]:
+        """Rows of one shape."""
+        return alike(items, lambda row: row.signature, FORWARD_UNITS)
 
-    def forward(self, batch: Sequence[Shapes]) -> list[list[Foreign]]:
-        """Each item's outputs, row by row."""
-        found: list[list[Foreign]] = [[None] * len(shapes.rows) for shapes in batch]
-        _, given, _ = self.pipe._sanitize_parameters(**batch[0].call)  # noqa: SLF001
-        given = {**self.pipe._forward_params, **given}  # noqa: SLF001
-        for places in self._forwards(batch):
-            rows = [batch[item].rows[place] for item, place in places]
-            outputs = self.infer(stacked(rows), given)
-            for index, (item, place) in enumerate(places):
-                found[item][place] = own_row(outputs, index, len(rows))
-        return found
+    def together(self, rows: Sequence[Made]) -> Foreign:
+        """Stacked."""
+        return stacked(rows)
 
-    def infer(self, inputs: Foreign, given: Mapping[str, Any]) -> Foreign:
-        """One forward; its outputs come back on the CPU."""
-        return self.pipe.forward(inputs, **given)
+    def apart(self, outputs: Foreign, rows: Sequence[Made]) -> list[Foreign]:
+        """What the stock forward would have given for each row alone.
 
-    def _forwards(self, batch: Sequence[Shapes]) -> Iterator[list[tuple[int, int]]]:
-        """(item, row) of all rows, those of one shape together, as many as one forward may hold."""
-        groups: dict[str, list[tuple[int, int]]] = {}
-        for item, shapes in enumerate(batch):
-            for place, row in enumerate(shapes.rows):
-                alone = not self.batchable or not row.signature
-                key = f"{item} {place}" if alone else row.signature
-                groups.setdefault(key, []).append((item, place))
-        several = any(len(shapes.rows) > 1 for shapes in batch)
-        for places in groups.values():
-            item, place = places[0]
-            # A batch of one row each was chosen by its size; rows of one input were not.
-            most = max(1, FORWARD_UNITS // batch[item].rows[place].units)
-            step = most if several else len(places)
-            for start in range(0, len(places), step):
-                yield places[start : start + step]
-
-    def _answer(self, shapes: Shapes, outputs: list[Foreign]) -> Foreign:
-        _, _, given = self.pipe._sanitize_parameters(**shapes.call)  # noqa: SLF001
-        given = {**self.pipe._postprocess_params, **given}  # noqa: SLF001
-        return self.pipe.postprocess(outputs if self._chunked else outputs[0], **given)
+        Raises:
+            Mismatch: the model gave another number of rows.
+        """
+        return [outputs] if len(rows) == 1 else super().apart(outputs, rows)
 
     # -- warming up ------------------------------------------------------------------------------
 
@@ -203,27 +140,23 @@ class Shaped(Owned):
         def run_batch(items: int, _length: int) -> None:
             self.run([example] * items)
 
-        workers = 1
-        if self._load.cores > 1 and self.pipe.device.type == "cpu":
-            split = share_cores(
-                self._load.cores, run_batch, typical=example.units, batchable=self.batchable
-            )
-            workers = split.workers
+        workers = self.shared_cores(run_batch, example.units)
         size = task.size(*task.taken(task.example, ""))
         most = self._load.batch_tokens_hint or MAX_FIT_UNITS
         sizes = fit_sizes(example.units, example.units, most, batchable=self.batchable)
-        fixed_s, unit_s = fit_cost(run_batch, sizes)
+        fixed_s, self.cost_unit_s = fit_cost(run_batch, sizes)
+        self.step_units = self.measure_step()
         self.note(
             max_tokens=MOST_UNITS,
             batchable=self.batchable,
             cost_fixed_s=fixed_s,
-            cost_unit_s=unit_s,
+            cost_unit_s=self.cost_unit_s,
             typical_units=example.units,
             units_per_char=example.units / size,
             prepare_s_per_char=prepare_s / size,
             workers=workers,
             path="stock" if self.batchable else "alone",
-            step_units=self.measure_step(unit_s),
+            step_units=self.step_units,
             # All answers of a batch leave in one frame.
             most_units=max(
                 example.units, MAX_FRAME * 9 // 10 * example.units // max(1, len(answer))
@@ -233,11 +166,6 @@ class Shaped(Owned):
     def example_parameters(self) -> Mapping[str, Any]:
         """The parameters that the cost is fitted with."""
         return self.task.example_parameters
-
-    def measure_step(self, unit_s: float) -> float:
-        """Units of one generated token."""
-        del unit_s
-        return 0.0
 
     def _prepared_often(self) -> tuple[PreparedInput, float]:
         task = self.task
@@ -251,23 +179,10 @@ class Shaped(Owned):
 
     def _batches_rightly(self, one: PreparedInput, other: PreparedInput) -> bool:
         """Compare the outputs of an input alone and behind another of the same shape."""
-        mine: Shapes = one.payload
+        mine: Pieces[Made] = one.payload
         if any(not row.signature for row in mine.rows):
             return False
-        company = other.payload if other.key == one.key else mine
-        try:
-            _, beside = self.forward([company, mine])
-        except Exception as error:
-            # Foreign code: what it raises for more than one row means that it takes but one.
-            if kind_of(error, lambda: True) in {"oom", "device_lost"}:
-                raise
-            return False
-        batchable, self.batchable = self.batchable, False
-        try:
-            [alone] = self.forward([mine])
-        finally:
-            self.batchable = batchable
-        return all(is_equal(*pair) for pair in zip(beside, alone, strict=True))
+        return self.agree([other.payload if other.key == one.key else mine, mine], 1)
 
 
 def task_word(task: Task) -> str:

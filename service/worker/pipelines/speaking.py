@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from service.tasks import Task
-from service.tasks.text_to_audio import DEFAULT_NEW_TOKENS
+from service.tasks.generation import DEFAULT_NEW_TOKENS
 from service.worker.interface import Answer, Foreign, PreparedInput, Unsuitable
 from service.worker.pipelines.whole import Call, Whole
 from service.worker.sounds import write_wav

@@ -1,9 +1,7 @@
 """A stock Transformers text pipeline, taken apart so that items of many requests share a forward.
 
-The stock call is preprocess, forward, postprocess for one input after the other. Here preprocess
-runs ahead in the prepare thread, items are padded together by the library's own collate function,
-one forward serves them all, and postprocess sees each item's own rows, cut to its own length: it
-gets what it would have got alone.
+Items are padded together by the library's own collate function, one forward serves them all, and
+postprocess sees each item's own rows, cut to its own length: it gets what it would have got alone.
 
 Laws
 - A subclass adds what the task's own ``__call__`` does and its preparing; nothing else.
@@ -23,9 +21,9 @@ import torch
 from transformers.pipelines.base import pad_collate_fn
 
 from service.tasks import Task
-from service.worker.interface import Answer, Foreign, Mismatch, PreparedInput
+from service.worker.interface import Answer, Foreign, PreparedInput, Unsuitable
 from service.worker.pipelines.owned import Owned
-from service.worker.pipelines.sharing import share_cores
+from service.worker.pipelines.rows import KEEP_BYTES, check_rows
 from service.worker.pipelines.warmup import (
     MAX_FIT_UNITS,
     SAMPLE_TEXT,
@@ -53,6 +51,19 @@ class Payload:
     post: Mapping[str, Any]
     extras: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def nbytes(self) -> int:
+        """What it costs to keep."""
+        return KEEP_BYTES + sum(tensor.nbytes for tensor in self.tensors.values())
+
+    def cut(self, name: str, row: torch.Tensor, padded: int) -> torch.Tensor:
+        """Of a row of outputs, ``padded`` tokens long, what belongs to its own tokens."""
+        # A row of scores may be as long as the padded text by chance.
+        by_token = name in self.tensors or row.ndim > 2  # noqa: PLR2004
+        if by_token and row.ndim > 1 and row.shape[1] == padded:
+            return row[:, : self.length]
+        return row
+
 
 class StockPipeline(Owned):
     """Base of every pipeline that is built round a stock one.
@@ -71,8 +82,6 @@ class StockPipeline(Owned):
         self.mask_token = ""
         self.max_tokens = 0
         self.vocab_size = 0
-        self.cost_unit_s = 0.0
-        self.step_units = 0.0
         self.most_units = 0
         # The library pads on the side that the tokenizer names, which a generating model needs on
         # the left; for all others padding on the right leaves every position as it is alone.
@@ -100,10 +109,6 @@ class StockPipeline(Owned):
         """Whether an input has the same outputs beside a longer one as alone."""
         del payload
         return True
-
-    def measure_step(self) -> float:
-        """Units of one generated token; called once the cost is fitted."""
-        return 0.0
 
     def stretched(self, payload: Foreign, length: int) -> Foreign:
         """The same input, ``length`` tokens long."""
@@ -141,9 +146,7 @@ class StockPipeline(Owned):
         """
         inputs = self.padded(payloads)
         outputs = self.infer(inputs)
-        for value in outputs.values():
-            if isinstance(value, torch.Tensor) and value.ndim and len(value) != len(payloads):
-                raise Mismatch(len(value), len(payloads))
+        check_rows(outputs, len(payloads))
         return outputs
 
     def padded(self, payloads: Sequence[Payload]) -> Foreign:
@@ -154,16 +157,11 @@ class StockPipeline(Owned):
     def own_rows(self, outputs: Foreign, index: int, payload: Payload) -> dict[str, Any]:
         """What the stock forward would have given for this item alone."""
         padded = outputs["input_ids"].shape[1]
-        rows: dict[str, Any] = {}
-        for name, value in outputs.items():
-            if isinstance(value, torch.Tensor):
-                row = value[index : index + 1]
-                # A row of scores may be as long as the padded text by chance.
-                by_token = name in payload.tensors or row.ndim > 2  # noqa: PLR2004
-                if by_token and row.ndim > 1 and row.shape[1] == padded:
-                    row = row[:, : payload.length]
-                rows[name] = row
-        return rows
+        return {
+            name: payload.cut(name, value[index : index + 1], padded)
+            for name, value in outputs.items()
+            if isinstance(value, torch.Tensor)
+        }
 
     def warm_up(self) -> None:
         """Run the example, prove the longest input, share the cores, fit the cost, note it all."""
@@ -188,12 +186,7 @@ class StockPipeline(Owned):
             item = PreparedInput(length, 0, self.stretched(payload, length))
             self.run([item] * items)
 
-        workers = 1
-        if self._load.cores > 1 and self.pipe.device.type == "cpu":
-            split = share_cores(
-                self._load.cores, run_batch, typical=payload.length, batchable=self.batchable
-            )
-            workers = split.workers
+        workers = self.shared_cores(run_batch, payload.length)
         most = self._load.batch_tokens_hint or MAX_FIT_UNITS
         sizes = fit_sizes(payload.length, self.max_tokens, most, batchable=self.batchable)
         fixed_s, self.cost_unit_s = fit_cost(run_batch, sizes)
@@ -225,6 +218,22 @@ class StockPipeline(Owned):
             units = len(self.prepare_tokenizer(text)["input_ids"])
             times.append(perf_counter() - started)
         return units / len(text), median(times) / len(text)
+
+
+def beside(padded: Mapping[str, Any], rows: Sequence[Payload]) -> dict[str, Any]:
+    """The input of one forward: tensors, padded together, and a list of each of the extras."""
+    return {
+        **padded,
+        **{name: [row.extras[name] for row in rows] for name in rows[0].extras},
+    }
+
+
+def too_long(length: int, most: int) -> Unsuitable:
+    """The refusal of a text of so many tokens."""
+    return Unsuitable(
+        f"the text has {length} tokens, this model takes at most {most}; send a shorter text",
+        limit=most,
+    )
 
 
 def stretched(payload: Payload, length: int) -> Payload:

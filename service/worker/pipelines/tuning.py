@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -19,14 +20,12 @@ import numpy as np
 import torch
 
 from service.tasks.parameter import Json
-from service.worker.faults import kind_of
 from service.worker.interface import CannotLoad, Foreign, PreparedInput
 from service.worker.pipelines.hearing import MAX_PIECE_S, UNITS_A_SECOND, Heard, shape_of
 from service.worker.pipelines.pieces import Pieces
 from service.worker.pipelines.rows import is_equal
-from service.worker.pipelines.sharing import share_cores
 from service.worker.pipelines.stock import Payload
-from service.worker.pipelines.warmup import MAX_FIT_UNITS, fit_cost, prove_length
+from service.worker.pipelines.warmup import MAX_FIT_UNITS, fit_cost, prove_length, tried
 
 LEAST_S = (0.1, 0.25, 0.5, 1.0)
 """The shortest sounds that are tried: convolutions need a few frames."""
@@ -51,7 +50,7 @@ class Hearing(Heard):
             self.least = self._least(call)
             self.max_tokens = self._longest(call, one)
 
-        kept: dict[int, Pieces] = {}
+        kept: dict[int, Pieces[Payload]] = {}
 
         def run_batch(items: int, length: int) -> None:
             seconds = max(length / UNITS_A_SECOND, self.least / self.rate_hz)
@@ -60,11 +59,7 @@ class Hearing(Heard):
             self.run([PreparedInput(length, 0, kept[length])] * items)
 
         typical = example.payload.units
-        workers = 1
-        if self._load.cores > 1 and self.pipe.device.type == "cpu":
-            cores = self._load.cores
-            split = share_cores(cores, run_batch, typical=typical, batchable=self.batchable)
-            workers = split.workers
+        workers = self.shared_cores(run_batch, typical)
         fixed_s, self.cost_unit_s = fit_cost(run_batch, self._fit_sizes(typical))
         self.step_units = self.measure_step()
         prepare_s, nbytes = self._measure_decoding(parameters)
@@ -85,30 +80,13 @@ class Hearing(Heard):
         """Units of the largest input."""
         return max(self.max_tokens, example.units)
 
-    def measure_step(self) -> float:
-        """Units of one generated token."""
-        return 0.0
-
-    def fitted(self, pieces: Pieces) -> Pieces:
+    def fitted(self, pieces: Pieces[Payload]) -> Pieces[Payload]:
         """An input of the fit."""
         return pieces
 
     def batches_rightly(self, payload: Foreign) -> bool:
         """Whether two inputs of one shape have the outputs together that they have alone."""
-        batch = [self.fitted(pieces) for pieces in payload]
-        try:
-            together = self.forward(batch)
-        except Exception as error:
-            # As in Tasked: what it raises for more than one row means that it takes but one.
-            if kind_of(error, lambda: True) in {"oom", "device_lost"}:
-                raise
-            return False
-        return all(
-            is_equal(both[0][name], alone[name])
-            for both, pieces in zip(together, batch, strict=True)
-            for [[alone]] in [self.forward([pieces])]
-            for name in alone
-        )
+        return self.agree([self.fitted(pieces) for pieces in payload], 0, 1)
 
     def pads_rightly(self, short: Payload, longer: Payload) -> bool:
         """Whether the model gives a row beside a longer one the numbers that it has alone."""
@@ -127,25 +105,22 @@ class Hearing(Heard):
         text, media = self.task.taken(value, "")
         return self.prepare(text, media, parameters)
 
-    def _of(self, seconds: float, call: Mapping[str, Any]) -> Pieces:
+    def _of(self, seconds: float, call: Mapping[str, Any]) -> Pieces[Payload]:
         times = np.arange(round(seconds * self.rate_hz)) / self.rate_hz
         tone = 0.3 * np.sin(2 * np.pi * (300 + 60 * times) * times)
-        pieces: Pieces = self.prepared(tone.astype(np.float32), dict(call)).payload
+        pieces: Pieces[Payload] = self.prepared(tone.astype(np.float32), dict(call)).payload
         return pieces
 
     def _least(self, call: Mapping[str, Any]) -> int:
+        def hear(seconds: float) -> Foreign:
+            return self.forward([self.fitted(self._of(seconds, call))])
+
         for seconds in LEAST_S:
-            try:
-                self.forward([self.fitted(self._of(seconds, call))])
-            except Exception as error:
-                # Foreign code; what a sound that is too short raises is the model's own affair.
-                if kind_of(error, lambda: True) in {"oom", "device_lost"}:
-                    raise
-            else:
+            if tried(partial(hear, seconds)) is not None:
                 return round(seconds * self.rate_hz)
         raise CannotLoad("model_broken", "The model fails with a sound of a second.")
 
-    def _longest(self, call: Mapping[str, Any], one: Pieces) -> int:
+    def _longest(self, call: Mapping[str, Any], one: Pieces[Payload]) -> int:
         if self.windowed:
             return one.length
 
@@ -176,6 +151,6 @@ class Hearing(Heard):
         return median(times), len(media)
 
 
-def at(pieces: Pieces, **fixed: Any) -> Pieces:  # noqa: ANN401 - whatever generation takes
+def at(pieces: Pieces[Payload], **fixed: Any) -> Pieces[Payload]:  # noqa: ANN401 - whatever generation takes
     """The same input with forward parameters that were decided here."""
     return replace(pieces, fixed=fixed)

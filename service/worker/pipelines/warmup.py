@@ -13,11 +13,14 @@ Laws
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
-from service.worker.faults import kind_of
+from service.worker.faults import Kind, kind_of
 from service.worker.interface import CannotLoad, Foreign
+
+T = TypeVar("T")
 
 FIT_S = 1.0
 """Time for fitting. The packaged model takes about half of it on one core."""
@@ -153,18 +156,30 @@ def prove_length(run: Callable[[int], Any], limit: int, least: int) -> int:
     Raises:
         CannotLoad: none of them.
     """
+
+    def works(length: int) -> bool:
+        run(length)
+        return True
+
     for length in (limit, limit - 2, limit // 2):
-        if length >= least and _runs(run, length):
+        # What does not fit the memory may do so if it is shorter.
+        if length >= least and tried(partial(works, length), raised=("device_lost",)):
             return length
     raise CannotLoad("model_broken", "The model fails at the length that it should take.")
 
 
-def _runs(run: Callable[[int], Any], length: int) -> bool:
+def tried(run: Callable[[], T], *, raised: Sequence[Kind] = ("oom", "device_lost")) -> T | None:
+    """What it returns; ``None`` if the model raises what it likes for what it cannot do.
+
+    Args:
+        run: runs the model.
+        raised: kinds of failures that say nothing of what the model can do, and stay what they are.
+    """
     try:
-        run(length)
+        return run()
     except Exception as error:
-        # Foreign code; which exception a too long input raises is the model's own affair.
-        if kind_of(error, lambda: True) == "device_lost":
+        # Foreign code; which exception it raises for an input that it does not take, or for more
+        # rows than one, is the model's own affair.
+        if kind_of(error, lambda: True) in raised:
             raise
-        return False
-    return True
+        return None

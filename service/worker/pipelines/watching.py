@@ -15,11 +15,12 @@ import torch
 
 from service.tasks import Task
 from service.tasks.video_classification import MAX_FRAMES
-from service.worker.faults import kind_of
 from service.worker.films import read_frames
 from service.worker.interface import CannotLoad, Foreign, Unsuitable
+from service.worker.pipelines.pieces import Pieces
 from service.worker.pipelines.rows import row_of
-from service.worker.pipelines.shaped import Shaped, Shapes
+from service.worker.pipelines.shaped import Shaped
+from service.worker.pipelines.warmup import tried
 from service.worker.wire import Load
 
 
@@ -44,15 +45,8 @@ class Watching(Shaped):
     def _takes(self, count: int) -> bool:
         frames = [np.zeros((32, 32, 3), np.uint8)] * count
         row = row_of(self._processed(frames))
-        try:
-            with torch.inference_mode():
-                self.forward([Shapes((row,), {})])
-        except Exception as error:
-            # Foreign code: what it raises for another number of frames means that it takes but one.
-            if kind_of(error, lambda: True) in {"oom", "device_lost"}:
-                raise
-            return False
-        return True
+        with torch.inference_mode():
+            return tried(lambda: self.forward([Pieces((row,), {})])) is not None
 
     def preprocessed(self, value: Foreign, given: Mapping[str, Any]) -> list[Foreign]:
         """What the stock preprocess makes of the film's bytes.
