@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 
 import pytest
@@ -13,6 +14,22 @@ PATIENT = ("--deadline-ms", "60000", "--max-wait-ms", "60000", "--watchdog-ms", 
 
 Of a flag that is given twice the last one holds.
 """
+
+MEASURED = ("test_drain", "test_start")
+"""Modules about what only a whole process does: there its coverage is measured as well."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _measured(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Measure no coverage in the servers of other modules: it is a third of all they cost.
+
+    What runs in them is measured where it is tested by itself, and in the server that is shared.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        if request.node.path.stem not in MEASURED:
+            for name in [name for name in os.environ if name.startswith("COVERAGE_")]:
+                patch.delenv(name)
+        yield
 
 
 @pytest.fixture(scope="session")
