@@ -102,7 +102,7 @@ def _synthetic(profile: Profile, pace: Pace, found: Found) -> None:
 
 def _packaged(pace: Pace, found: Found) -> None:
     measured = packaged(pace)
-    closed = Unit.RATE.write(measured.closed.rps)
+    closed = Unit.RATE.write(median(one.closed.rps for one in measured.rounds) or 0.0)
     deep, fifo = (
         Unit.RATE.write(median(one.rps for one in runs)) for runs in (measured.deep, measured.fifo)
     )

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, replace
+from statistics import mean
 
 import psutil
 
 from service.bench.figures import make_point
-from service.bench.options import Options
+from service.bench.record import Phase
 from service.bench.report import Capacity, Point
 from service.bench.schedule import Segment
 from tests.bench.live_ladder import (
@@ -29,7 +30,7 @@ AUTO = ("--workers", "auto")
 
 COLUMN = "packaged model"
 CLOSED_CONNECTIONS = 64
-CAPACITY_S, DEEP_S, RATE_S = 15.0, 8.0, 12.0
+CAPACITY_S, DEEP_S, RATE_S = 8.0, 8.0, 12.0
 FILLING_S = 3.0
 PAIRS = 7
 """Short ones: the speed of a machine that is shared drifts by a fifth within a minute."""
@@ -38,28 +39,53 @@ TENFOLD = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Packaged:
-    """What was measured with the packaged model."""
+class Round:
+    """Overload between two halves of a capacity: the speed of a shared machine drifts.
+
+    Attributes:
+        closed: the mean of the two.
+        point: ten times the first of them; its goodput is a share of the mean.
+        taken_cores: what front and generator took meanwhile, of the cores that the workers had.
+    """
 
     closed: Capacity
+    point: Point
+    taken_cores: float
+
+
+@dataclass(frozen=True, slots=True)
+class Packaged:
+    """What was measured with the packaged model.
+
+    Attributes:
+        rounds: overload beside capacity.
+        deep, fifo: the same load right after each other, again and again.
+    """
+
+    rounds: list[Round]
     deep: list[Capacity]
     fifo: list[Capacity]
-    """The same load right after each other, again and again: the machine's speed drifts."""
-    points: list[Point]
-    taken_cores: float
-    """What front and generator took meanwhile, of the cores that the workers had before."""
+
+    @property
+    def points(self) -> list[Point]:
+        """The rates of the ladder: there is just one."""
+        return [one.point for one in self.rounds]
 
     def rows(self) -> list[Row]:
         """Against the targets."""
-        share = median(point.goodput_of_capacity for point in self.points) or 0.0
-        left = 1 - self.taken_cores / len(os.sched_getaffinity(0))
+        cores = len(os.sched_getaffinity(0))
+        shares = [one.point.goodput_of_capacity or 0.0 for one in self.rounds]
+        left = [
+            share / (1 - one.taken_cores / cores)
+            for share, one in zip(shares, self.rounds, strict=True)
+        ]
         return [
-            Row("goodput at 10x / closed-loop capacity (64 connections)", COLUMN, share,
+            Row("goodput at 10x / closed-loop capacity (64 connections)", COLUMN, median(shares),
                 Unit.SHARE, least=0.80),
-            Row("cores that front and generator took at 10x", COLUMN, self.taken_cores,
-                Unit.SHARE),
+            Row("cores that front and generator took at 10x", COLUMN,
+                median(one.taken_cores for one in self.rounds), Unit.SHARE),
             Row("goodput at 10x / that capacity on the cores that they left", COLUMN,
-                share / left, Unit.SHARE),
+                median(left), Unit.SHARE),
             Row("capacity / that with plain FIFO batches of 32", COLUMN,
                 median(ours.rps / theirs.rps
                        for ours, theirs in zip(self.deep, self.fifo, strict=True)),
@@ -74,17 +100,25 @@ def packaged(pace: Pace) -> Packaged:
         flags = (*NO_LIMITS, "--watchdog-ms", "600000")
         with Server(*AUTO, *flags) as lifted:
             wait_for(lambda: all_ready(lifted), "all workers")
-            closed = _closed(lifted, CLOSED_CONNECTIONS, CAPACITY_S * pace.shorter)
+            rounds = [_round(usual, lifted, pace, seed) for seed in pace.seeds]
             deep, fifo = [], []
             with variant("fifo-32", *AUTO, *flags) as oldest:
                 wait_for(lambda: all_ready(oldest), "all workers")
                 for _ in range(PAIRS):
                     deep.append(_closed(lifted, DEEP_CONNECTIONS, DEEP_S * pace.shorter))
                     fifo.append(_closed(oldest, DEEP_CONNECTIONS, DEEP_S * pace.shorter))
-        started, before = time.monotonic(), _used_s(usual)
-        points = run(lambda: _overload(plain_options(usual), pace, closed))
-        taken = (_used_s(usual) - before) / (time.monotonic() - started)
-    return Packaged(closed, deep, fifo, points, taken)
+    return Packaged(rounds, deep, fifo)
+
+
+def _round(usual: Server, lifted: Server, pace: Pace, seed: int) -> Round:
+    before = _closed(lifted, CLOSED_CONNECTIONS, CAPACITY_S * pace.shorter)
+    phase, taken = _overload(usual, pace, before.rps, seed)
+    after = _closed(lifted, CLOSED_CONNECTIONS, CAPACITY_S * pace.shorter)
+    words = [closed.words_rps or 0.0 for closed in (before, after)]
+    closed = Capacity(
+        rps=mean((before.rps, after.rps)), words_rps=mean(words), how="before and after"
+    )
+    return Round(closed, make_point("10x", TENFOLD * before.rps, phase, closed), taken)
 
 
 def _used_s(server: Server) -> float:
@@ -111,14 +145,20 @@ def _closed(server: Server, connections: int, seconds: float) -> Capacity:
     return run(measure)
 
 
-async def _overload(options: Options, pace: Pace, closed: Capacity) -> list[Point]:
-    points = []
-    rps, seconds = TENFOLD * closed.rps, RATE_S * pace.shorter
-    async with asking(options) as bench:
-        await bench.offer("warm-up", [Segment(3.0, closed.rps)], seed=0)
-        for seed in pace.seeds:
+def _overload(usual: Server, pace: Pace, capacity_rps: float, seed: int) -> tuple[Phase, float]:
+    """Ten times the capacity, and the cores that front and generator took for it."""
+    seconds = RATE_S * pace.shorter
+
+    async def offer() -> tuple[Phase, float]:
+        async with asking(plain_options(usual)) as bench:
+            await bench.offer("warm-up", [Segment(3.0, capacity_rps)], seed=0)
+            started, used = time.monotonic(), _used_s(usual)
             phase = await bench.offer(
-                f"10x seed {seed}", [Segment(seconds, rps)], warmup_s=seconds / 8, seed=seed
+                f"10x seed {seed}",
+                [Segment(seconds, TENFOLD * capacity_rps)],
+                warmup_s=seconds / 8,
+                seed=seed,
             )
-            points.append(make_point("10x", rps, phase, closed))
-    return points
+            return phase, (_used_s(usual) - used) / (time.monotonic() - started)
+
+    return run(offer)
