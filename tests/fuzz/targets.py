@@ -105,7 +105,7 @@ def inference(data: bytes) -> None:
             continue
         try:
             ask = asking.ask_of(
-                call, context, taken, nbytes=len(data), body_at=0.0, timeout_s=None, rehearse=""
+                call, context, taken, nbytes=len(data), body_at=0.0, patience=UNHURRIED, rehearse=""
             )
         except Refused as refused:
             placed = Oip().placed(refused.problem, taken)
