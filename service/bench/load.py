@@ -203,13 +203,16 @@ async def closed_loop(
         tally: counts as it goes.
     """
     found = Closed(seconds=asking.seconds)
-    chance = Random(f"{asking.seed}/closed")  # noqa: S311 - load, no secret
+    chance, sizes = (
+        Random(f"{asking.seed}/closed"),  # noqa: S311 - load, no secret
+        lengths.draws(Random(f"{asking.seed}/sizes")),  # noqa: S311 - load, no secret
+    )
     start = time.perf_counter() + asking.warmup_s
     end = start + asking.seconds
 
     async def ask_again() -> None:
         while time.perf_counter() < end:
-            words = lengths.draw(chance)
+            words = next(sizes)
             tally.sent += 1
             answer = await client.send(client.prediction(texts.cut(words), asking.deadline_s))
             tally.count(answer.status)

@@ -14,6 +14,7 @@ Laws
 - The mean rate of a bursty schedule is the rate asked for in every run, not only in the long run:
   the path of states is scaled to its own mean.
 - The same seed gives the same schedule.
+- Lengths come as often as they should in every run, not only in the long run.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from random import Random
+from statistics import NormalDist
 
 
 class Arrivals(StrEnum):
@@ -52,6 +54,14 @@ class Segment:
     rate: float
 
 
+STRATA = 256
+"""Requests after which lengths have come as often as they should: a few seconds of any load."""
+
+_NORMAL = NormalDist()
+_LEAST = 1e-9
+"""Away from 0 and 1, where a normal distribution has no value."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lengths:
     """Lognormal lengths in words, cut to a range."""
@@ -62,8 +72,25 @@ class Lengths:
     most: int = 512
 
     def draw(self, chance: Random) -> int:
-        """One length."""
-        words = round(self.median * math.exp(self.sigma * chance.gauss(0.0, 1.0)))
+        """One length, whatever came before it."""
+        return self._cut(chance.gauss(0.0, 1.0))
+
+    def draws(self, chance: Random) -> Iterator[int]:
+        """Lengths without end, each part of the distribution as often as it should come.
+
+        A few hundred independent draws differ by some percent in their mean, and so would what a
+        server answers in a second: here each :data:`STRATA` of them in a row hold one of each
+        equally likely part, in random order.
+        """
+        order = list(range(STRATA))
+        while True:
+            chance.shuffle(order)
+            for part in order:
+                share = (part + chance.random()) / STRATA
+                yield self._cut(_NORMAL.inv_cdf(min(max(share, _LEAST), 1 - _LEAST)))
+
+    def _cut(self, normal: float) -> int:
+        words = round(self.median * math.exp(self.sigma * normal))
         return min(max(words, self.least), self.most)
 
     def mean(self, chance: Random, draws: int = 20_000) -> float:
@@ -109,8 +136,10 @@ def make_schedule(
     """Every request of a phase, in the order of sending."""
     times, sizes, dues = (Random(f"{seed}/{what}") for what in ("times", "sizes", "dues"))  # noqa: S311 - load, no secret
     return [
-        Call(at_s, lengths.draw(sizes), deadlines.draw(dues) if deadlines else None)
-        for at_s in arrival_times(segments, arrivals, times)
+        Call(at_s, words, deadlines.draw(dues) if deadlines else None)
+        for at_s, words in zip(  # noqa: B905 - lengths never end
+            arrival_times(segments, arrivals, times), lengths.draws(sizes)
+        )
     ]
 
 

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Self
@@ -85,7 +86,8 @@ def rate(way: str, threads: int, batch: int, seconds: float, model: str) -> floa
     pipeline = pipeline_of(way, threads, model)
     chance, texts = Random(1), Texts("[MASK]", 1)
     items = [
-        pipeline.prepare(texts.cut(LENGTHS.draw(chance)).decode(), b"", {}) for _ in range(MANY)
+        pipeline.prepare(texts.cut(words).decode(), b"", {})
+        for words in islice(LENGTHS.draws(chance), MANY)
     ]
     items.sort(key=lambda item: item.units)
     batches = [items[start : start + batch] for start in range(0, MANY, batch)]

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from service.bench.retries import MOST_RETRIES, Retries, RetryKind
 from service.bench.schedule import (
     BURST_STATES,
+    STRATA,
     Arrivals,
     Deadlines,
     Lengths,
@@ -87,6 +88,9 @@ def test_lengths_stay_in_range(
     lengths = Lengths(median, sigma, least, least + more)
     chance = Random(seed)
     assert all(least <= lengths.draw(chance) <= least + more for _ in range(50))
+    assert all(
+        least <= words <= least + more for words in itertools.islice(lengths.draws(chance), 50)
+    )
 
 
 def test_lengths_are_lognormal() -> None:
@@ -97,6 +101,19 @@ def test_lengths_are_lognormal() -> None:
     assert statistics.median(drawn) == pytest.approx(200, rel=0.02)
     assert statistics.stdev(math.log(one) for one in drawn) == pytest.approx(0.5, rel=0.03)
     assert lengths.mean(Random(2)) == pytest.approx(statistics.mean(drawn), rel=0.02)
+
+
+@given(SEEDS, st.integers(0, 3))
+def test_lengths_come_as_often_as_they_should(seed: int, before: int) -> None:
+    """Whatever the seed, each run of lengths holds one of each equally likely part."""
+    lengths = Lengths(median=1e12, sigma=0.8, least=1, most=10**18)  # rounding moves nothing
+    drawn = list(
+        itertools.islice(lengths.draws(Random(seed)), before * STRATA, (before + 1) * STRATA)
+    )
+    normal = statistics.NormalDist()
+    parts = [normal.cdf(math.log(words / 1e12) / 0.8) * STRATA for words in drawn]
+    assert sorted(map(math.floor, parts)) == list(range(STRATA))
+    assert drawn != sorted(drawn)
 
 
 @given(SEEDS, st.floats(0.001, 100), st.floats(0, 0.99))
