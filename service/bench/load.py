@@ -203,10 +203,8 @@ async def closed_loop(
         tally: counts as it goes.
     """
     found = Closed(seconds=asking.seconds)
-    chance, sizes = (
-        Random(f"{asking.seed}/closed"),  # noqa: S311 - load, no secret
-        lengths.draws(Random(f"{asking.seed}/sizes")),  # noqa: S311 - load, no secret
-    )
+    chance = Random(f"{asking.seed}/closed")  # noqa: S311 - load, no secret
+    sizes = lengths.draws(Random(f"{asking.seed}/sizes"))  # noqa: S311 - load, no secret
     start = time.perf_counter() + asking.warmup_s
     end = start + asking.seconds
 

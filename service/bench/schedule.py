@@ -137,8 +137,8 @@ def make_schedule(
     times, sizes, dues = (Random(f"{seed}/{what}") for what in ("times", "sizes", "dues"))  # noqa: S311 - load, no secret
     return [
         Call(at_s, words, deadlines.draw(dues) if deadlines else None)
-        for at_s, words in zip(  # noqa: B905 - lengths never end
-            arrival_times(segments, arrivals, times), lengths.draws(sizes)
+        for at_s, words in zip(  # lengths never end
+            arrival_times(segments, arrivals, times), lengths.draws(sizes), strict=False
         )
     ]
 
